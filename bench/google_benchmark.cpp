@@ -1,0 +1,83 @@
+#include "bench/google_benchmark.hpp"
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "patterns/error.hpp"
+
+namespace weft {
+namespace {
+
+// Without the library's own lines about the machine: the provenance says that, and more.
+class CellReporter final : public benchmark::ConsoleReporter {
+ public:
+  CellReporter() : ConsoleReporter(OO_Tabular) {}
+  bool ReportContext(const Context& context) override {
+    name_field_width_ = context.name_field_width;
+    printed_header_ = false;
+    prev_counters_.clear();
+    return true;
+  }
+};
+
+class SilentReporter final : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>&) override {}
+};
+
+void set_counter(benchmark::State& state, const Row& row, const char* name, std::string_view column) {
+  const double value = row.number(column);
+  if (!std::isnan(value)) state.counters[name] = value;
+}
+
+void report(benchmark::State& state, const CellResult& result) {
+  if (!result.skip_reason.empty() || !result.verified || std::isnan(result.p50_us)) {
+    const std::string why = result.row.get("skip_reason").empty() ? "no valid sample"
+                                                                  : std::string(result.row.get("skip_reason"));
+    state.SkipWithError(why.c_str());
+    return;
+  }
+  for (auto _ : state) state.SetIterationTime(result.p50_us * 1e-6);
+  set_counter(state, result.row, "n", "n");
+  set_counter(state, result.row, "p95_us", "t_p95_us");
+  set_counter(state, result.row, "max_us", "t_max_us");
+  set_counter(state, result.row, "busbw_GBps", "busbw_GBps");
+}
+
+// The library exits on an option it does not know; ours is an Error like all others. Ranks other than 0 write no file.
+void initialise(const std::vector<std::string>& arguments, Rank rank) {
+  std::vector<std::string> kept{"weft"};
+  for (const std::string& argument : arguments) {
+    if (rank != 0 && argument.starts_with("--benchmark_out")) continue;
+    kept.push_back(argument);
+  }
+  std::vector<char*> argv;
+  for (std::string& argument : kept) argv.push_back(argument.data());
+  int argc = static_cast<int>(argv.size());
+  benchmark::Initialize(&argc, argv.data());
+  if (argc > 1) fail_usage(fmt::format("Google Benchmark does not know the option '{}'", argv[1]));
+}
+
+}  // namespace
+
+void run_benchmarks(const Plan& plan, Runner& runner, const std::vector<std::string>& benchmark_arguments,
+                    Rank rank, const std::function<void(const Cell&, int, int)>& progress) {
+  initialise(benchmark_arguments, rank);
+  int index = 0;
+  const int count = static_cast<int>(plan.cells.size());
+  for (const Cell& cell : plan.cells) {
+    benchmark::RegisterBenchmark(cell.id.c_str(), [&runner, &cell, &progress, &index, count](benchmark::State& state) {
+      progress(cell, ++index, count);
+      report(state, runner.run(cell));
+    })->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
+  }
+  CellReporter console;
+  SilentReporter silent;
+  benchmark::RunSpecifiedBenchmarks(rank == 0 ? static_cast<benchmark::BenchmarkReporter*>(&console) : &silent);
+  benchmark::Shutdown();
+}
+
+}  // namespace weft

@@ -1,0 +1,245 @@
+#include "bench/option_groups.hpp"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <limits>
+#include <utility>
+
+#include "bench/option_values.hpp"
+#include "patterns/error.hpp"
+
+namespace weft {
+namespace {
+
+constexpr int kMaxInt = std::numeric_limits<int>::max();
+constexpr double kLongest = 1e6;  // seconds: eleven days
+
+void parse_inject(const std::string& text, Options& options) {
+  const auto parts = split(text, ':');
+  const std::size_t expected = parts[0] == "corrupt" || parts[0] == "ulp" ? 3
+                               : parts[0] == "swap"                       ? 2
+                                                                          : 0;
+  if (parts.size() != expected) {
+    fail_usage(fmt::format(
+        "--inject: '{}' is none of corrupt:RANK:BYTE, swap:RANK, ulp:RANK:ELEMENT", text));
+  }
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    parse_integer(parts[i], "--inject", 0, std::numeric_limits<std::int64_t>::max());
+  }
+  options.inject = text;
+}
+
+void parse_directions(const std::vector<std::string>& texts, const Pattern& pattern,
+                      Options& options) {
+  std::vector<std::string_view> known;
+  for (Direction direction : pattern.directions) known.push_back(to_string(direction));
+  for (const std::string& name : parse_names(texts, "--direction")) {
+    bool found = false;
+    for (Direction direction : pattern.directions) {
+      if (name != to_string(direction)) continue;
+      options.directions.push_back(direction);
+      found = true;
+    }
+    if (!found) fail_choice(name, "--direction", known);
+  }
+}
+
+void parse_dtypes(const std::vector<std::string>& texts, Options& options) {
+  options.dtypes.clear();
+  for (const std::string& name : parse_names(texts, "--dtype")) {
+    const std::optional<DType> dtype = parse_dtype(name);
+    if (!dtype) fail_choice(name, "--dtype", {"f32", "bf16", "f16"});
+    options.dtypes.push_back(*dtype);
+  }
+}
+
+void parse_phases(const std::vector<std::string>& texts, Options& options) {
+  for (const std::string& name : parse_names(texts, "--phase")) {
+    options.phases.push_back(parse_choice<Phase>(name, "--phase",
+                                                 {{"compute", Phase::compute},
+                                                  {"comm", Phase::comm},
+                                                  {"serial", Phase::serial},
+                                                  {"overlap", Phase::overlap}}));
+  }
+}
+
+std::string names_of(const std::vector<Direction>& directions) {
+  std::string names;
+  for (Direction direction : directions) {
+    if (!names.empty()) names += ',';
+    names += to_string(direction);
+  }
+  return names;
+}
+
+}  // namespace
+
+void OptionGroup::value(const std::string& name, const std::string& placeholder,
+                        const std::string& help, Setter set) {
+  const auto once = [name, set = std::move(set)](const std::vector<std::string>& texts) {
+    if (texts.size() != 1) {
+      fail_usage(fmt::format("{} takes one value, here are {}: {}", name, texts.size(),
+                             fmt::join(texts, " ")));
+    }
+    if (trimmed(texts[0]).empty())
+      fail_usage(name + " has an empty value; give one or leave it out");
+    set(texts[0]);
+  };
+  list(name, placeholder, help, once);
+}
+
+void OptionGroup::list(const std::string& name, const std::string& placeholder,
+                       const std::string& help, ListSetter set) {
+  const auto checked = [name, set = std::move(set)](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      if (text.starts_with("--"))
+        fail_usage(fmt::format("{} lacks its value: '{}' follows; see --help", name, text));
+    }
+    set(texts);
+  };
+  app_.add_option_function<std::vector<std::string>>(name, checked, help)
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name(placeholder)
+      ->group(title_);
+}
+
+void OptionGroup::flag(const std::string& name, const std::string& help, bool& target, bool given) {
+  const auto set = [&target, given](std::int64_t count) { target = (count > 0) == given; };
+  app_.add_flag_function(name, set, help)->group(title_);
+}
+
+void OptionGroup::count(const std::string& name, const std::string& help, int& target, int low) {
+  value(name, "N", help, [name, low, &target](const std::string& text) {
+    target = static_cast<int>(parse_integer(text, name, low, kMaxInt));
+  });
+}
+
+void OptionGroup::number(const std::string& name, const std::string& unit, const std::string& help,
+                         double& target, double low, double high) {
+  value(name, unit, help, [name, low, high, &target](const std::string& text) {
+    target = parse_number(text, name, low, high);
+  });
+}
+
+void OptionGroup::text(const std::string& name, const std::string& placeholder,
+                       const std::string& help, std::string& target) {
+  value(name, placeholder, help, [&target](const std::string& text) { target = text; });
+}
+
+void add_layout_options(CLI::App& app, Options& options) {
+  OptionGroup group(app, "Layout (tp x cp x dp x pp = ranks)");
+  LayoutSpec& layout = options.layout;
+  group.count("--tp", "tensor parallelism, ranks that share a layer (default 1)", layout.tp);
+  group.count("--cp", "context parallelism (default 1)", layout.cp);
+  group.count("--dp", "data parallelism, replicas (default: what is left)", layout.dp);
+  group.count("--pp", "pipeline stages (default 1)", layout.pp);
+  group.count("--ep", "expert parallelism, divides dp x cp x tp / etp (default 1)", layout.ep);
+  group.count("--etp", "tensor parallelism of experts (default: tp)", layout.etp);
+  group.text("--order", "A-B-C-D-E", "which neighbours come first (default tp-cp-ep-dp-pp)",
+             layout.order);
+  group.count("--ranks-per-host", "virtual hosts of N ranks, to try two-level schedules on one",
+              options.ranks_per_host);
+}
+
+void add_shape_options(CLI::App& app, const Pattern& pattern, Options& options) {
+  OptionGroup group(app, "Shape of what is computed and sent");
+  PatternOptions& shape = options.pattern;
+  group.text("--model", "NAME",
+             fmt::format("model shape (default {}); --list-models", pattern.default_model),
+             options.model);
+  group.value(
+      "--seq", "N", "tokens in a sequence (default: the model's)",
+      [&shape](const std::string& text) { shape.seq = parse_integer(text, "--seq", 1, kMaxInt); });
+  group.value("--micro-batch", "N", "sequences in a micro-batch (default 1)",
+              [&shape](const std::string& text) {
+                shape.micro_batch = parse_integer(text, "--micro-batch", 1, kMaxInt);
+              });
+  group.count("--micro-batches", "micro-batches in an iteration (default 1)", shape.micro_batches);
+  group.count("--layers", "layers (default: the model's)", shape.layers);
+  group.list("--dtype", "LIST", "f32, bf16, f16: storage; sums are f32 (default f32)",
+             [&options](const auto& texts) { parse_dtypes(texts, options); });
+  group.list(
+      "--direction", "LIST",
+      fmt::format("of {} (default: all of them)", names_of(pattern.directions)),
+      [&options, &pattern](const auto& texts) { parse_directions(texts, pattern, options); });
+  group.text("--scene", "ID", "play a scene of the source documents, e.g. S4", options.scene);
+  group.list("--sizes", "LIST",
+             "sweep message sizes in place of a model, bytes: A:B:xF,\nA:B:+S, A:B or A; see below",
+             [&options](const std::vector<std::string>& texts) {
+               options.sizes = parse_sizes(fmt::format("{}", fmt::join(texts, ",")));
+             });
+}
+
+void add_transport_options(CLI::App& app, Options& options) {
+  OptionGroup group(app, "Transport");
+  group.list("--transport", "LIST",
+             "what moves the bytes (default mpi,shm: those that work\nhere); --list-transports",
+             [&options](const auto& texts) {
+               options.transports = parse_names(texts, "--transport");
+               options.transports_given = true;
+             });
+  group.list(
+      "--algorithm", "LIST", "collective algorithms (default: each transport's own)",
+      [&options](const auto& texts) { options.algorithms = parse_names(texts, "--algorithm"); });
+  group.number("--timeout", "S", "seconds without progress until the run gives up (default 60)",
+               options.timeout, 1e-3, kLongest);
+}
+
+void add_measure_options(CLI::App& app, Options& options) {
+  OptionGroup group(app, "Measurement");
+  group.list("--phase", "LIST", "compute, comm, serial, overlap (default: all; of a sweep comm)",
+             [&options](const auto& texts) { parse_phases(texts, options); });
+  group.value("--precision", "P", "stop when the median is known to P, 2% or 0.02 (default 2%)",
+              [&options](const std::string& text) {
+                options.precision = parse_share(text, "--precision");
+              });
+  group.number("--min-time", "S", "seconds of samples of a cell, at least (default 0.05)",
+               options.min_time, 0, kLongest);
+  group.number("--max-time", "S", "seconds of samples of a cell, at most (default 1)",
+               options.max_time, 1e-6, kLongest);
+  group.flag("--no-verify", "do not check results before timing", options.verify, false);
+  group.flag("--hot",
+             "reuse the same buffers (default: rotate through more than the\nlast-level cache)",
+             options.hot);
+  group.count("--threads", "threads of a rank's gemm (default: cores / ranks of the host)",
+              options.threads);
+  group.value("--seed", "N", "of all random data (default 1)", [&options](const std::string& text) {
+    options.seed = parse_unsigned(text, "--seed");
+  });
+  OptionGroup hidden(app, "");
+  hidden.value("--inject", "FAULT", "fault injection, for tests",
+               [&options](const std::string& text) { parse_inject(text, options); });
+}
+
+void add_output_options(CLI::App& app, const Pattern& pattern, Options& options) {
+  OptionGroup group(app, "Files (results/SCHEMA.md explains each column)");
+  group.text("--csv", "FILE",
+             fmt::format("a row a cell, appended (default results/weft-{}.csv);\nnone: no file",
+                         pattern.name),
+             options.csv);
+  group.text("--json", "FILE", "the rows of this launch and its provenance", options.json);
+  group.text("--flows", "FILE", "who sent how much to whom, as CSV", options.flows);
+  group.text("--samples", "FILE", "times of each iteration and rank, as CSV", options.samples);
+}
+
+void add_traffic_options(CLI::App& app, Options& options) {
+  OptionGroup group(app, "Traffic figures");
+  group.value("--elephant", "SIZE", "flows from this size on are elephants (default 1MB)",
+              [&options](const std::string& text) {
+                try {
+                  options.elephant = parse_size(text);
+                } catch (const Error& error) {
+                  fail_usage(fmt::format("--elephant: {}", error.what()));
+                }
+              });
+  group.value("--mtu", "BYTES", "path MTU that packets are counted at (default 4096)",
+              [&options](const std::string& text) {
+                options.mtu = parse_integer(text, "--mtu", 64, 65536);
+              });
+  group.number("--link-rate", "GBIT", "link rate, Gbit/s (default: what the system tells)",
+               options.link_rate_gbps, 1e-3, 1e6);
+}
+
+}  // namespace weft

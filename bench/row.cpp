@@ -1,0 +1,108 @@
+#include "bench/row.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+namespace weft {
+namespace {
+
+// Groups as in results/SCHEMA.md.
+constexpr std::string_view kColumns[] = {
+    // which cell
+    "schema", "launch_id", "cell_id", "pattern", "dimension", "direction", "phase", "transport",
+    "algorithm", "model", "dtype", "space", "size", "seq", "micro_batch", "micro_batches", "layers",
+    "options", "cache", "repetition",
+    // where
+    "world", "tp", "pp", "dp", "ep", "cp", "etp", "order", "hosts", "virtual_hosts", "host_names",
+    "cores_per_rank", "threads_per_rank", "binding", "sync", "noise",
+    // bytes
+    "bytes_logical", "bytes_wire", "bytes_scale_up", "bytes_scale_out", "mem_peak_bytes",
+    // time
+    "n", "late", "stop_reason", "t_first_us", "t_min_us", "t_p50_us", "t_p95_us", "t_p99_us",
+    "t_max_us", "t_mean_us", "t_stddev_us", "t_ci_low_us", "t_ci_high_us", "t_gemm_us",
+    "gemm_share",
+    // rates
+    "algbw_GBps", "busbw_GBps", "wire_GBps", "copy_limit_GBps", "link_util", "link_util_scale_up",
+    "link_util_scale_out", "link_rate_source", "gemm_gflops",
+    // traffic
+    "network", "operations", "messages", "message_bytes_p50", "packets", "packet_bytes_p50",
+    "packet_bytes_max", "flows", "flow_bytes_p50", "flow_bytes_max", "flow_source", "fan_in_max",
+    "flows_concurrent_max", "entropy_bits", "effective_flows", "evenness", "path_max_mean",
+    "path_entropy", "msgs_per_s", "duty_cycle", "peak_to_mean", "burst_source", "needs_reliable",
+    "needs_ordered", "needs_lossless",
+    // overlap
+    "exposed_us", "hidden_share", "bubble_us", "compute_slowdown",
+    // verdict
+    "verified", "skip_reason"};
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kPlainBelow = 1e15;  // larger numbers are written with an exponent
+
+double parse(std::string_view text) {
+  double value = kNaN;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && stop == text.data() + text.size() ? value : kNaN;
+}
+
+/// Six significant digits, without an exponent where a reader may stumble over it.
+std::string number_text(double value) {
+  if (value == 0) return "0";  // also -0
+  const double rounded = parse(fmt::format("{:.6g}", value));
+  if (std::abs(rounded) >= 1 && std::abs(rounded) < kPlainBelow && rounded == std::floor(rounded)) {
+    return fmt::format("{}", static_cast<std::int64_t>(rounded));
+  }
+  return fmt::format("{}", rounded);
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& columns() {
+  static const std::vector<std::string_view> all(std::begin(kColumns), std::end(kColumns));
+  return all;
+}
+
+void Row::put(std::string_view column, std::string text, bool number) {
+  if (std::find(columns().begin(), columns().end(), column) == columns().end()) {
+    throw std::logic_error(fmt::format("column '{}' is not in the schema {}", column, kSchema));
+  }
+  if (text.empty()) {
+    if (const auto found = values_.find(column); found != values_.end()) values_.erase(found);
+    return;
+  }
+  values_.insert_or_assign(std::string(column), Value{std::move(text), number});
+}
+
+void Row::set(std::string_view column, std::string_view text) {
+  std::string line(text);
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\r' || c == '\0'; }, ' ');
+  put(column, std::move(line), false);
+}
+
+void Row::set(std::string_view column, double value) {
+  put(column, std::isfinite(value) ? number_text(value) : std::string(), true);
+}
+
+void Row::set(std::string_view column, std::int64_t value) {
+  put(column, fmt::format("{}", value), true);
+}
+
+void Row::set(std::string_view column, bool value) { put(column, value ? "true" : "false", true); }
+
+std::string_view Row::get(std::string_view column) const {
+  const auto found = values_.find(column);
+  return found == values_.end() ? std::string_view() : std::string_view(found->second.text);
+}
+
+double Row::number(std::string_view column) const { return parse(get(column)); }
+
+bool Row::numeric(std::string_view column) const {
+  const auto found = values_.find(column);
+  return found != values_.end() && found->second.number;
+}
+
+}  // namespace weft

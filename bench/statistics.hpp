@@ -1,0 +1,23 @@
+// Order statistics of samples.
+#pragma once
+
+#include <vector>
+
+namespace weft {
+
+struct Summary {
+  int n = 0;
+  double min = 0, p50 = 0, p95 = 0, p99 = 0, max = 0, mean = 0,
+         stddev = 0;               // p95 NaN below 60 samples, p99 below 300
+  double ci_low = 0, ci_high = 0;  // 95% interval of the median; NaN below 6 samples
+};
+
+/// Quantiles are by linear interpolation between order statistics (Hyndman-Fan type 7). The
+/// interval of the median is by order statistics: ranks from the binomial distribution (n, 1/2),
+/// exact to n = 1000 and by its normal limit above.
+Summary summarise(std::vector<double> samples);
+
+/// Quantile of sorted values, 0 <= q <= 1.
+double quantile(const std::vector<double>& sorted, double q);
+
+}  // namespace weft

@@ -1,0 +1,56 @@
+// The verdict of a launch, for scripts: mpiexec's own exit code says little after a rank's death.
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "bench/output_file.hpp"
+#include "bench/provenance.hpp"
+#include "bench/row_writer.hpp"
+#include "patterns/error.hpp"
+
+namespace weft {
+
+StatusFile::StatusFile(std::string path, std::string launch_id)
+    : path_(std::move(path)), launch_id_(std::move(launch_id)), started_(utc_now()) {}
+
+void StatusFile::running() { write("running", "", "", 0); }
+
+void StatusFile::finish(int exit_code, const std::string& why, int rows) {
+  try {
+    write(exit_code == 0 ? "complete" : "incomplete", std::to_string(exit_code), why, rows);
+  } catch (const Error& error) {
+    // The run has its verdict; a file left at "running" tells scripts that it did not end well.
+    fmt::print(stderr, "weft: {}\n", error.what());
+  }
+}
+
+void StatusFile::write(const std::string& state, const std::string& exit_code,
+                       const std::string& why, int rows) {
+  if (path_.empty()) return;
+  nlohmann::ordered_json status{{"launch_id", launch_id_}, {"state", state}};
+  status["exit_code"] =
+      exit_code.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json::parse(exit_code);
+  status["why"] = why;
+  status["rows"] = rows;
+  status["started"] = started_;
+  status["ended"] =
+      state == "running" ? nlohmann::ordered_json() : nlohmann::ordered_json(utc_now());
+  const std::string temporary = fmt::format("{}.{}", path_, launch_id_);
+  {
+    OutputFile file(temporary, OutputFile::Mode::replace);
+    file.append(status.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                "\n");
+  }
+  if (std::rename(temporary.c_str(), path_.c_str()) != 0) {
+    const std::string reason = std::strerror(errno);
+    ::unlink(temporary.c_str());
+    fail_usage(fmt::format("cannot write {}: {}; name a file in a folder you may write to", path_,
+                           reason));
+  }
+}
+
+}  // namespace weft

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""The verdict of a results folder, from the programs' status files and rows.
+
+    verdict.py FOLDER PATTERN...
+
+A launcher's own exit code says little (it joins those of the ranks, and a killed rank leaves anything), so each program
+writes a status file beside its rows; only where there is none does the launcher's code count. Exit code: of all
+programs' codes, the first of 1 (a verification failed), 4 (timed out), 2 (usage or environment), 3 (not finished); else 0.
+"""
+import collections
+import csv
+import json
+import pathlib
+import sys
+
+ORDER = (1, 4, 2, 3)
+MEANING = {0: "fine", 1: "FAILED", 2: "did not run", 3: "not finished", 4: "timed out"}
+
+
+def read_status(folder, pattern):
+    """(exit code, why) of one program."""
+    path = folder / f"status-{pattern}.json"
+    if not path.exists():
+        launcher = folder / f".launcher-{pattern}"
+        code = int(launcher.read_text()) if launcher.exists() else None
+        if code in ORDER:
+            return code, "it ended before its first cell"
+        return 3, "not started" if code is None else f"no status file; the launcher ended with {code}"
+    status = json.loads(path.read_text())
+    if status["state"] == "running":
+        return 3, "killed while it ran; finished cells are kept"
+    code = int(status["exit_code"])
+    if code == 0 and status["state"] != "complete":
+        return 3, status["why"] or status["state"]
+    return code if code in (0, *ORDER) else 3, status["why"]
+
+
+def read_rows(folder):
+    """Rows of rows.csv by pattern; a torn last line is left out."""
+    rows = collections.defaultdict(list)
+    path = folder / "rows.csv"
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if None not in row.values():
+                    rows[row["pattern"]].append(row)
+    return rows
+
+
+def describe(rows):
+    """'24 rows: 22 verified, 2 skipped (no such algorithm)'."""
+    verified = sum(row["verified"] == "true" for row in rows)
+    failed = sum(row["verified"] == "false" for row in rows)
+    skipped = collections.Counter(row["skip_reason"] for row in rows if row["skip_reason"])
+    parts = [f"{verified} verified"]
+    if failed:
+        parts.append(f"{failed} WRONG")
+    parts += [f"{count} skipped ({reason})" for reason, count in skipped.items()]
+    return f"{len(rows)} rows: " + ", ".join(parts)
+
+
+def main(arguments):
+    if len(arguments) < 2 or arguments[0].startswith("-"):
+        print(__doc__.strip(), file=sys.stderr if arguments[:1] != ["--help"] else sys.stdout)
+        return 0 if arguments[:1] == ["--help"] else 2
+    folder = pathlib.Path(arguments[0])
+    rows = read_rows(folder)
+    codes = []
+    for pattern in arguments[1:]:
+        code, why = read_status(folder, pattern)
+        codes.append(code)
+        reason = f"; {why}" if why and code else ""
+        print(f"  weft-{pattern:14} {MEANING[code]:12} {describe(rows[pattern])}{reason}")
+    return next((code for code in ORDER if code in codes), 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <array>
+#include <exception>
+#include <fstream>
+#include <map>
+
+#include "patterns/error.hpp"
+#include "transports/bootstrap.hpp"
+#include "transports/bootstrap_hosts.hpp"
+#include "transports/mpi_check.hpp"
+
+namespace weft {
+
+void fail_mpi(int code, const char* call) {
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  int rank = -1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::string words(text.data(), static_cast<std::size_t>(length));
+  for (char& c : words) c = c == '\n' ? ' ' : c;
+  fail_usage(fmt::format("rank {}: MPI says \"{}\" in {}", rank, words, call));
+}
+
+namespace {
+
+/// Node name and boot id: two machines may have one name, and a container may have a name of its
+/// own.
+std::string host_key() {
+  utsname names{};
+  uname(&names);
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return std::string(names.nodename) + "\n" + boot;
+}
+
+/// Node names; a name that several machines have gets "#2", "#3", ... from its second machine on.
+std::vector<std::string> host_names(const std::vector<std::string>& keys) {
+  std::map<std::string, std::string> names;
+  std::map<std::string, int> machines;
+  std::vector<std::string> hosts;
+  for (const std::string& key : keys) {
+    auto [entry, fresh] = names.try_emplace(key, key.substr(0, key.find('\n')));
+    if (fresh) {
+      const int nth = ++machines[entry->second];
+      if (nth > 1) entry->second += fmt::format("#{}", nth);
+    }
+    hosts.push_back(entry->second);
+  }
+  return hosts;
+}
+
+class MpiBootstrap final : public Bootstrap {
+ public:
+  explicit MpiBootstrap(int ranks_per_host) {
+    initialise();
+    CHECK_MPI(MPI_Comm_rank(comm_, &rank_));
+    CHECK_MPI(MPI_Comm_size(comm_, &size_));
+    hosts_ = with_virtual_hosts(host_names(Bootstrap::all_gather(host_key())), ranks_per_host);
+  }
+
+  /// Ends MPI if this object began it, unless an exception is on its way: the peers may then never
+  /// arrive, and a process that leaves without MPI_Finalize makes the launcher end them.
+  ~MpiBootstrap() override {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized != 0 || std::uncaught_exceptions() > 0) return;
+    MPI_Comm_free(&comm_);
+    if (owner_) MPI_Finalize();
+  }
+
+  Rank rank() const override { return rank_; }
+  int size() const override { return size_; }
+  const std::vector<std::string>& hosts() const override { return hosts_; }
+  void barrier() override { CHECK_MPI(MPI_Barrier(comm_)); }
+  std::string library() const override {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    CHECK_MPI(MPI_Get_library_version(text.data(), &length));
+    const std::string all(text.data(), static_cast<std::size_t>(length));
+    return all.substr(0, all.find('\n'));
+  }
+
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
+    const auto n = static_cast<std::size_t>(size_);
+    const auto length = static_cast<MPI_Count>(mine.size());
+    std::vector<MPI_Count> lengths(n);
+    CHECK_MPI(MPI_Allgather(&length, 1, MPI_COUNT, lengths.data(), 1, MPI_COUNT, comm_));
+    std::vector<MPI_Aint> at(n + 1, 0);
+    for (std::size_t r = 0; r < n; ++r) at[r + 1] = at[r] + static_cast<MPI_Aint>(lengths[r]);
+    std::vector<std::byte> everything(static_cast<std::size_t>(at[n]));
+    CHECK_MPI(MPI_Allgatherv_c(mine.data(), length, MPI_BYTE, everything.data(), lengths.data(),
+                               at.data(), MPI_BYTE, comm_));
+    std::vector<std::vector<std::byte>> parts(n);
+    for (std::size_t r = 0; r < n; ++r) {
+      parts[r].assign(everything.begin() + at[r], everything.begin() + at[r + 1]);
+    }
+    return parts;
+  }
+
+ private:
+  void initialise() {
+    int initialised = 0;
+    MPI_Initialized(&initialised);
+    if (initialised == 0) {
+      int provided = 0;
+      CHECK_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided));
+      owner_ = true;
+    }
+    CHECK_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+    CHECK_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &comm_));
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  bool owner_ = false;
+  std::vector<std::string> hosts_;
+};
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> make_mpi_bootstrap(int ranks_per_host) {
+  return std::make_unique<MpiBootstrap>(ranks_per_host);
+}
+
+}  // namespace weft

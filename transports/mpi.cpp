@@ -1,0 +1,235 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "patterns/error.hpp"
+#include "transports/bootstrap_agree.hpp"
+#include "transports/mpi_check.hpp"
+#include "transports/mpi_types.hpp"
+#include "transports/run_time_counts.hpp"
+#include "transports/transport.hpp"
+
+namespace weft {
+namespace {
+
+using Counts = std::vector<MPI_Count>;
+using Places = std::vector<MPI_Aint>;
+
+/// Counts and displacements of one operation, in the types that MPI's large-count functions want.
+struct MpiOperation {
+  Counts counts, recv_counts;
+  Places places, recv_places;
+  bool even = false;                  // all counts equal
+  std::vector<MPI_Request> requests;  // point to point
+};
+
+Places places_of(const Counts& counts) {
+  Places places(counts.size(), 0);
+  for (std::size_t i = 1; i < counts.size(); ++i) {
+    places[i] = places[i - 1] + static_cast<MPI_Aint>(counts[i - 1]);
+  }
+  return places;
+}
+
+using MpiKey = std::pair<Dimension, std::vector<Rank>>;
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(const MpiKey& key, int rank, const MpiTypes& types)
+      : Communicator(key.second, rank, key.first), types_(types), exchange_(size()) {}
+
+  ~MpiCommunicator() override {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized == 0 && comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+  }
+
+  /// Collective over the members, who all do it in the order of the keys.
+  void connect() {
+    if (comm_ != MPI_COMM_NULL) return;
+    MPI_Group world = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+    CHECK_MPI(MPI_Comm_group(MPI_COMM_WORLD, &world));
+    CHECK_MPI(MPI_Group_incl(world, size(), ranks().data(), &members));
+    CHECK_MPI(MPI_Comm_create_group(MPI_COMM_WORLD, members, 0, &comm_));
+    CHECK_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
+    MPI_Group_free(&members);
+    MPI_Group_free(&world);
+  }
+
+ private:
+  void do_prepare(OperationId, const Operation& operation) override {
+    MpiOperation op;
+    op.counts.assign(operation.counts.begin(), operation.counts.end());
+    op.recv_counts.assign(operation.recv_counts.begin(), operation.recv_counts.end());
+    if (operation.run_time) op.counts.resize(ranks().size());
+    if (operation.run_time) op.recv_counts.resize(ranks().size());
+    op.places = places_of(op.counts);
+    op.recv_places = places_of(op.recv_counts);
+    op.even =
+        std::equal(op.counts.begin() + !op.counts.empty(), op.counts.end(), op.counts.begin());
+    op.requests.resize(operation.members.size(), MPI_REQUEST_NULL);
+    prepared_.push_back(std::move(op));
+  }
+
+  void do_run(OperationId id, Stream&) override {
+    if (comm_ == MPI_COMM_NULL) {
+      fail_usage(fmt::format("{} '{}' runs before commit()", to_string(operation(id).kind),
+                             operation(id).label));
+    }
+    const Operation& op = operation(id);
+    MpiOperation& mine = prepared_[static_cast<std::size_t>(id)];
+    switch (op.kind) {
+      case OperationKind::all_gather:
+        return all_gather(op, mine);
+      case OperationKind::all_reduce:
+        return all_reduce(op);
+      case OperationKind::reduce_scatter:
+        return reduce_scatter(op, mine);
+      case OperationKind::broadcast:
+        return broadcast(op);
+      case OperationKind::all_to_all_v:
+        return all_to_all_v(op, mine);
+      case OperationKind::point_to_point:
+        return point_to_point(op, mine);
+    }
+  }
+
+  // Equal counts take the plain functions, as a user of MPI would: libraries tune those.
+
+  void all_gather(const Operation& op, const MpiOperation& mine) {
+    const MPI_Datatype type = types_.data(op.dtype);
+    const auto me = static_cast<std::size_t>(rank());
+    const bool in_place = op.in.data == op.out.data + mine.places[me] * size_of(op.dtype);
+    const void* from = in_place ? MPI_IN_PLACE : op.in.data;
+    if (mine.even) {
+      CHECK_MPI(
+          MPI_Allgather_c(from, mine.counts[0], type, op.out.data, mine.counts[0], type, comm_));
+    } else {
+      CHECK_MPI(MPI_Allgatherv_c(from, mine.counts[me], type, op.out.data, mine.counts.data(),
+                                 mine.places.data(), type, comm_));
+    }
+  }
+
+  void all_reduce(const Operation& op) {
+    CHECK_MPI(MPI_Allreduce_c(op.in.data, op.out.data, op.out.elements(), types_.data(op.dtype),
+                              types_.sum(op.dtype), comm_));
+  }
+
+  void reduce_scatter(const Operation& op, const MpiOperation& mine) {
+    const MPI_Datatype type = types_.data(op.dtype);
+    if (mine.even) {
+      CHECK_MPI(MPI_Reduce_scatter_block_c(op.in.data, op.out.data, mine.counts[0], type,
+                                           types_.sum(op.dtype), comm_));
+    } else {
+      CHECK_MPI(MPI_Reduce_scatter_c(op.in.data, op.out.data, mine.counts.data(), type,
+                                     types_.sum(op.dtype), comm_));
+    }
+  }
+
+  void broadcast(const Operation& op) {
+    if (rank() == op.root && op.in.data != op.out.data && op.out.bytes() > 0) {
+      std::memcpy(op.out.data, op.in.data, static_cast<std::size_t>(op.out.bytes()));
+    }
+    CHECK_MPI(MPI_Bcast_c(op.out.data, op.out.elements(), types_.data(op.dtype), op.root, comm_));
+  }
+
+  void all_to_all_v(const Operation& op, MpiOperation& mine) {
+    if (op.run_time) {
+      exchange_.resolve(op, rank());
+      std::copy(exchange_.send.begin(), exchange_.send.end(), mine.counts.begin());
+      std::copy(exchange_.send_at.begin(), exchange_.send_at.end(), mine.places.begin());
+      std::copy(exchange_.recv.begin(), exchange_.recv.end(), mine.recv_counts.begin());
+      std::copy(exchange_.recv_at.begin(), exchange_.recv_at.end(), mine.recv_places.begin());
+    }
+    const MPI_Datatype type = types_.data(op.dtype);
+    CHECK_MPI(MPI_Alltoallv_c(op.in.data, mine.counts.data(), mine.places.data(), type, op.out.data,
+                              mine.recv_counts.data(), mine.recv_places.data(), type, comm_));
+  }
+
+  void point_to_point(const Operation& op, MpiOperation& mine) {
+    for (const bool sends : {false, true}) {  // receives first, so that messages find their buffers
+      for (std::size_t i = 0; i < op.members.size(); ++i) {
+        const PointToPoint& m = op.members[i];
+        if (m.send != sends) continue;
+        if (sends) {
+          CHECK_MPI(MPI_Isend_c(m.data.data, m.data.bytes(), MPI_BYTE, m.peer, 0, comm_,
+                                &mine.requests[i]));
+        } else {
+          CHECK_MPI(MPI_Irecv_c(m.data.data, m.data.bytes(), MPI_BYTE, m.peer, 0, comm_,
+                                &mine.requests[i]));
+        }
+      }
+    }
+    CHECK_MPI(MPI_Waitall(static_cast<int>(mine.requests.size()), mine.requests.data(),
+                          MPI_STATUSES_IGNORE));
+  }
+
+  const MpiTypes& types_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  std::vector<MpiOperation> prepared_;
+  ExchangeCounts exchange_;
+};
+
+class MpiSession final : public Session {
+ public:
+  explicit MpiSession(Bootstrap& bootstrap) : bootstrap_(bootstrap), recorder_(0) {}
+
+  Communicator& communicator(const Group& group) override {
+    const MpiKey key{group.dim, group.ranks.members()};
+    if (const auto found = comms_.find(key); found != comms_.end()) return *found->second;
+    const int rank = group.ranks.index_of(bootstrap_.rank());
+    if (rank < 0) {
+      fail_usage(fmt::format("rank {} is no member of this {} group", bootstrap_.rank(),
+                             to_string(group.dim)));
+    }
+    return *comms_.emplace(key, std::make_unique<MpiCommunicator>(key, rank, types_)).first->second;
+  }
+
+  void commit() override {
+    together(bootstrap_,
+             [] {});  // nobody is left alone in MPI_Comm_create_group by a rank that failed before
+    for (auto& [key, comm] : comms_) comm->connect();
+  }
+
+  FlowRecorder& recorder() override { return recorder_; }
+  std::string_view flow_source() const override { return {}; }
+
+ private:
+  Bootstrap& bootstrap_;
+  FlowRecorder recorder_;
+  MpiTypes types_;
+  std::map<MpiKey, std::unique_ptr<MpiCommunicator>> comms_;
+};
+
+}  // namespace
+
+std::string mpi_unavailable(Bootstrap& bootstrap) {
+  if (bootstrap.in_process())
+    return "ranks are threads of one process; MPI needs a process for each";
+  int initialised = 0, provided = 0, size = 0;
+  MPI_Initialized(&initialised);
+  if (initialised == 0) return "MPI is not initialised";
+  MPI_Query_thread(&provided);
+  if (provided < MPI_THREAD_SERIALIZED) return "this MPI does not give MPI_THREAD_SERIALIZED";
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (size != bootstrap.size()) {
+    return fmt::format("MPI found {} ranks, the bootstrap {}; start all of them with one mpiexec",
+                       size, bootstrap.size());
+  }
+  return {};
+}
+
+std::unique_ptr<Session> make_mpi_session(Bootstrap& bootstrap, Arena&,
+                                          const SessionOptions& options) {
+  const std::string why = mpi_unavailable(bootstrap);
+  if (!why.empty()) fail_usage("transport 'mpi' is not available here: " + why);
+  if (!options.algorithm.empty() && options.algorithm != "default") {
+    fail_usage(fmt::format("transport 'mpi' has one algorithm, 'default' (MPI chooses), not '{}'",
+                           options.algorithm));
+  }
+  return std::make_unique<MpiSession>(bootstrap);
+}
+
+}  // namespace weft

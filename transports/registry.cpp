@@ -1,0 +1,50 @@
+// The list of transports. Explicit: linkers drop entries that register themselves.
+#include <fmt/format.h>
+
+#include "patterns/error.hpp"
+#include "transports/communicator.hpp"
+#include "transports/schedule.hpp"
+#include "transports/transport.hpp"
+
+namespace weft {
+namespace {
+
+TransportInfo mpi() {
+  return {.name = "mpi",
+          .summary = "MPI's own collectives, algorithms of its choice; the baseline",
+          .algorithms = {"default"},
+          .unavailable = mpi_unavailable,
+          .open = make_mpi_session};
+}
+
+TransportInfo shm() {
+  TransportInfo info{.name = "shm",
+                     .summary = "loads and stores through shared memory, inside one host",
+                     .algorithms = {},
+                     .unavailable = shm_unavailable,
+                     .open = [](Bootstrap& bootstrap, Arena& arena, const SessionOptions& options) {
+                       return make_scheduled_session(bootstrap, arena,
+                                                     make_shm_transport(bootstrap, arena, options),
+                                                     options);
+                     }};
+  for (const Algorithm& algorithm : algorithms()) info.algorithms.push_back(algorithm.name);
+  return info;
+}
+
+}  // namespace
+
+const std::vector<TransportInfo>& transports() {
+  static const std::vector<TransportInfo> list{mpi(), shm()};
+  return list;
+}
+
+const TransportInfo& find_transport(std::string_view name) {
+  std::string known;
+  for (const TransportInfo& info : transports()) {
+    if (info.name == name) return info;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", info.name);
+  }
+  fail_usage(fmt::format("there is no transport '{}'; known: {}", name, known));
+}
+
+}  // namespace weft

@@ -1,0 +1,79 @@
+// A Communicator that runs plans on a Transport. Private to the scheduled session.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "patterns/error.hpp"
+#include "transports/run_time_counts.hpp"
+#include "transports/scheduled_plan.hpp"
+#include "transports/transport.hpp"
+
+namespace weft {
+
+/// What all communicators of a session share.
+struct ScheduledWorld {
+  Arena& arena;
+  Transport& transport;
+  FlowRecorder& recorder;
+  const Algorithm& algorithm;
+  Rank rank;               // this one
+  std::vector<int> hosts;  // host index of every rank
+};
+
+class ScheduledCommunicator final : public Communicator {
+ public:
+  ScheduledCommunicator(const ScheduledWorld& world, const CommKey& key);
+
+  const CommKey& key() const { return key_; }
+
+  // commit(), in this order.
+  /// The operations prepared since the last commit. Takes the control area when one of them has
+  /// run-time counts.
+  CommRecord record();
+  /// Scratch that they need, in bytes.
+  Bytes scratch_bytes(const GroupMatch& match) const;
+  /// Binds them to the members' memory; `ranks` are the records of all ranks.
+  void bind(const GroupMatch& match, const std::vector<RankRecord>& ranks, CommId id);
+
+ private:
+  void do_prepare(OperationId id, const Operation& operation) override;
+  void do_run(OperationId id, Stream& stream) override;
+
+  OperationRecord record_of(const Operation& operation) const;
+  PointRecord record_of(const PointToPoint& member) const;
+  Bytes place_of(const BoundView& view, const Operation& operation) const;
+  std::unique_ptr<Schedule> schedule_of(const Matched& matched) const;
+  Plan plan_collective(const Matched& matched, const std::vector<RankRecord>& ranks) const;
+  Plan plan_points(const Operation& operation, const GroupMatch& match,
+                   std::vector<std::size_t>& sent) const;
+  bool is_point(OperationId id) const {
+    return operation(id).kind == OperationKind::point_to_point;
+  }
+
+  void execute(const Plan& plan);
+  void execute(const Plan& plan, const PlanStep& step);
+  void execute_run_time(const Operation& operation, const char* what);
+  void publish_destination(int peer, const Operation& operation);
+  void send_run_time(int peer, const Operation& operation, const char* what);
+  void give_credit(int peer);
+  void take_credit(int peer, const char* what);
+  void send(int peer, Bytes from, Bytes to, Bytes n);
+  void await(int peer, std::uint64_t messages, const char* what);
+  void record_message(int peer, Bytes bytes, MessageKind kind);
+  Channel channel(int peer, std::uint16_t id) const;
+  [[noreturn]] void fail_in(const Plan& plan, const Error& error) const;
+
+  const ScheduledWorld& world_;
+  CommKey key_;
+  CommId id_ = 0;
+  std::vector<Network> networks_;                  // by group index, as are the next two
+  std::vector<std::uint64_t> messages_, credits_;  // seen so far of each peer
+  std::vector<Plan> plans_;                        // by operation id; committed ones only
+  std::size_t step_ = 0;                           // of the plan in progress
+  Bytes control_ = -1;                             // own control area; -1: none yet
+  std::vector<Bytes> peer_control_;
+  ExchangeCounts counts_;
+};
+
+}  // namespace weft

@@ -1,0 +1,141 @@
+#include "transports/scheduled_plan.hpp"
+
+#include <algorithm>
+
+#include "patterns/error.hpp"
+
+namespace weft {
+namespace {
+
+using Kind = PlanStep::Kind;
+
+class PlanBuilder {
+ public:
+  PlanBuilder(const std::vector<Places>& places, int rank, DType dtype, Arena& arena)
+      : places_(places),
+        me_(places[static_cast<std::size_t>(rank)]),
+        arena_(arena),
+        credited_(places.size()) {
+    plan_.dtype = dtype;
+  }
+
+  Plan build(const Schedule& schedule) {
+    plan_.rounds = schedule.rounds();
+    for (round_ = 0; round_ < plan_.rounds; ++round_) add(schedule.round(round_));
+    give_credits_first();
+    return std::move(plan_);
+  }
+
+ private:
+  void add(const Round& round) {
+    for (const LocalStep& step : round.before) local(step);
+    for (const Transfer& transfer : round.sends) send(transfer);
+    for (const Round::Receive& receive : round.receives) await(receive);
+    for (const LocalStep& step : round.after) local(step);
+  }
+
+  void send(const Transfer& t) {
+    const auto peer = static_cast<std::size_t>(t.peer);
+    if (!credited_[peer]) push({.kind = Kind::take_credit, .peer = t.peer});
+    credited_[peer] = true;
+    push({.kind = Kind::put,
+          .peer = t.peer,
+          .a = place(t.from, me_),
+          .b = place(t.to, places_[peer]),
+          .n = t.elements * size_of(plan_.dtype)});
+  }
+
+  void await(const Round::Receive& r) {
+    push({.kind = Kind::await, .peer = r.peer, .n = r.messages});
+    if (std::find(senders_.begin(), senders_.end(), r.peer) == senders_.end())
+      senders_.push_back(r.peer);
+  }
+
+  void local(const LocalStep& step) {
+    const std::byte* from = address(step.from);
+    std::byte* to = address(step.to);
+    const bool reduce = step.kind == LocalStep::Kind::reduce;
+    const Bytes n = reduce ? step.elements : step.elements * size_of(plan_.dtype);
+    if (n == 0 || (!reduce && from == to)) return;
+    if (reduce && extend_reduce(from, to, n)) return;
+    const auto first = static_cast<Bytes>(plan_.sources.size());
+    if (reduce) plan_.sources.push_back(to);
+    plan_.sources.push_back(from);
+    push({.kind = reduce ? Kind::reduce : Kind::copy,
+          .a = first,
+          .b = reduce ? 2 : 1,
+          .n = n,
+          .to = to});
+  }
+
+  /// Reductions into one place become one pass: fewer bytes moved, and one rounding to storage in
+  /// place of several.
+  bool extend_reduce(const std::byte* from, const std::byte* to, Index elements) {
+    if (plan_.steps.empty()) return false;
+    PlanStep& last = plan_.steps.back();
+    const Bytes bytes = elements * size_of(plan_.dtype);
+    const bool follows = last.to == to && ((last.kind == Kind::reduce && last.n == elements) ||
+                                           (last.kind == Kind::copy && last.n == bytes));
+    if (!follows) return false;
+    last.kind = Kind::reduce;
+    last.n = elements;
+    ++last.b;
+    plan_.sources.push_back(from);
+    return true;
+  }
+
+  void give_credits_first() {
+    std::vector<PlanStep> credits;
+    for (const int peer : senders_) credits.push_back({.kind = Kind::give_credit, .peer = peer});
+    plan_.steps.insert(plan_.steps.begin(), credits.begin(), credits.end());
+  }
+
+  void push(PlanStep step) {
+    step.round = round_;
+    plan_.steps.push_back(step);
+  }
+
+  Bytes place(const Place& p, const Places& whose) const {
+    const Bytes base = p.role == BufferRole::in    ? whose.in
+                       : p.role == BufferRole::out ? whose.out
+                                                   : whose.scratch;
+    if (base < 0) fail(ExitCode::failed, "a schedule uses a buffer that this member does not have");
+    return base + p.offset * size_of(plan_.dtype);
+  }
+  std::byte* address(const Place& p) const { return arena_.data() + place(p, me_); }
+
+  const std::vector<Places>& places_;
+  Places me_;
+  Arena& arena_;
+  std::vector<bool> credited_;
+  std::vector<int> senders_;
+  Plan plan_;
+  int round_ = 0;
+};
+
+}  // namespace
+
+Plan make_plan(const Schedule& schedule, const std::vector<Places>& places, int rank, DType dtype,
+               Arena& arena) {
+  return PlanBuilder(places, rank, dtype, arena).build(schedule);
+}
+
+Plan make_point_plan(const std::vector<PointPlace>& members) {
+  Plan plan;
+  for (const PointPlace& m : members) {
+    if (!m.send) plan.steps.push_back({.kind = Kind::give_credit, .peer = m.peer});
+  }
+  for (const PointPlace& m : members) {
+    if (!m.send) continue;
+    plan.steps.push_back({.kind = Kind::take_credit, .peer = m.peer});
+    plan.steps.push_back(
+        {.kind = Kind::put, .peer = m.peer, .a = m.local, .b = m.remote, .n = m.bytes});
+  }
+  for (const PointPlace& m : members) {
+    if (!m.send) plan.steps.push_back({.kind = Kind::await, .peer = m.peer, .n = 1});
+  }
+  plan.rounds = 1;
+  return plan;
+}
+
+}  // namespace weft

@@ -1,0 +1,62 @@
+// A schedule of one rank, expanded and bound to memory: a flat list that run() walks. Made in
+// commit().
+//
+// Ready credits: a rank that enters an operation first gives one credit to every peer that will put
+// into it; a peer takes that credit before its first put. So nobody writes into memory that its
+// owner still uses.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels/buffer.hpp"
+#include "transports/schedule.hpp"
+#include "transports/scheduled_match.hpp"
+
+namespace weft {
+
+struct PlanStep {
+  enum class Kind : std::uint8_t {
+    give_credit,  // to peer
+    take_credit,  // from peer
+    put,          // a -> b of the peer, n bytes; then signal
+    await,        // n messages from peer
+    copy,         // to = n bytes at sources[a]
+    reduce,       // to = sum of sources[a .. a+b), n elements
+  } kind = Kind::put;
+  int peer = 0;   // group index
+  int round = 0;  // of the schedule: for messages
+  Bytes a = 0, b = 0, n = 0;
+  std::byte* to = nullptr;
+};
+
+struct Plan {
+  std::vector<PlanStep> steps;
+  std::vector<const std::byte*> sources;
+  DType dtype = DType::f32;
+  std::string what;  // "all_gather 'gather Y' of the tp group {0,1}"
+  int rounds = 0;
+  bool run_time = false;  // the steps follow from run-time counts
+};
+
+/// Where a member's memory lies in its arena.
+struct Places {
+  Bytes in = 0, out = 0, scratch = 0;
+};
+
+/// `places` by group index; `rank` is this one's. Throws Error(failed) if the schedule leaves its
+/// memory.
+Plan make_plan(const Schedule& schedule, const std::vector<Places>& places, int rank, DType dtype,
+               Arena& arena);
+
+/// A message of a point-to-point operation: `local` here; `remote` at the peer (sends only).
+struct PointPlace {
+  bool send = true;
+  int peer = 0;
+  Bytes local = 0, remote = 0, bytes = 0;
+};
+/// All credits are given before anything is sent, and everything is sent before anything is
+/// awaited.
+Plan make_point_plan(const std::vector<PointPlace>& members);
+
+}  // namespace weft
