@@ -8,6 +8,9 @@
 namespace weft {
 namespace {
 
+constexpr double kWidestMarginUs = 2000;
+constexpr double kTolerableLateShare = 0.1;
+
 // Enough for the slowest rank to leave the exchange that agrees on the instant: four times its median duration.
 double exchange_margin(Bootstrap& bootstrap) {
   std::vector<double> durations;
@@ -31,6 +34,12 @@ CommonStart::CommonStart(Bootstrap& bootstrap, bool oversubscribed)
     : bootstrap_(bootstrap),
       clock_(bootstrap.all(!oversubscribed && distinct_real_hosts(bootstrap.hosts()).size() == 1)),
       margin_us_(clock_ ? exchange_margin(bootstrap) : 0) {}
+
+void CommonStart::adapt(int late, int starts) {
+  if (!clock_ || late <= kTolerableLateShare * starts) return;
+  margin_us_ *= 2;
+  clock_ = margin_us_ <= kWidestMarginUs;
+}
 
 CommonStart::Start CommonStart::wait() {
   if (!clock_) {

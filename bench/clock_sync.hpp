@@ -22,6 +22,9 @@ class CommonStart {
   };
   /// Collective: returns when the iteration may begin.
   Start wait();
+  /// Told after each block how many of its starts were late (the same on all ranks): widens the margin, and falls back to the
+  /// barrier where even a wide one does not hold, as on a machine with other work.
+  void adapt(int late, int starts);
   std::string_view name() const { return clock_ ? "clock" : "barrier"; }
 
  private:

@@ -18,6 +18,15 @@ struct Timing {
 
 using Block = std::vector<std::vector<Timing>>;   // [rank][iteration]
 
+// Iterations that some rank began late.
+int late_starts(const Block& block) {
+  int late = 0;
+  for (std::size_t i = 0; i < block.front().size(); ++i) {
+    late += std::ranges::any_of(block, [i](const auto& rank) { return rank[i].late != 0; });
+  }
+  return late;
+}
+
 Block run_block(Bootstrap& bootstrap, CommonStart& start, int iterations,
                 const std::function<void()>& iteration) {
   std::vector<Timing> mine;
@@ -32,6 +41,7 @@ Block run_block(Bootstrap& bootstrap, CommonStart& start, int iterations,
     auto& timings = block.emplace_back(bytes.size() / sizeof(Timing));
     std::memcpy(timings.data(), bytes.data(), bytes.size());
   }
+  start.adapt(late_starts(block), iterations);
   return block;
 }
 
@@ -105,7 +115,6 @@ void keep_raw(std::vector<RowWriter::Sample>& raw, const Block& block, int first
 Measurement measure(Bootstrap& bootstrap, CommonStart& start, const StoppingRule& rule,
                     const std::function<void()>& iteration) {
   Measurement result;
-  result.sync = start.name();
   const Block first = run_block(bootstrap, start, 1, iteration);
   for (const auto& rank : first) {
     result.first_us = std::max(result.first_us, rank[0].end_us - rank[0].start_us);
@@ -134,6 +143,7 @@ Measurement measure(Bootstrap& bootstrap, CommonStart& start, const StoppingRule
     if (!valid.empty()) typical = result.summary.p50;
     result.stop_reason = stop(result.summary, rule, spent);
   }
+  result.sync = start.name();
   return result;
 }
 

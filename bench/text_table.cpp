@@ -74,6 +74,7 @@ std::string TextTable::text() const {
 std::string number_cell(double value) {
   if (std::isnan(value)) return {};
   const double size = std::abs(value);
+  if (size < 0.1) return fmt::format("{:.3g}", value);
   if (size < 10) return fmt::format("{:.3f}", value);
   if (size < 100) return fmt::format("{:.2f}", value);
   return size < 1000 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);

@@ -33,7 +33,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Four significant digits or so: "1.234", "12.35", "123.5", "1235"; blank for NaN.
+/// Four significant digits or so: "0.00492", "1.234", "12.35", "123.5", "1235"; blank for NaN.
 std::string number_cell(double value);
 /// "42%"; blank for NaN.
 std::string percent_cell(double share);

@@ -95,7 +95,9 @@ std::vector<Shown> shown_columns(const std::map<Key, Best>& best) {
   const auto median = [&best](const Row& row) {
     if (!timed(row)) return std::string();
     const Best& entry = best.at(work_of(row));
-    const bool first = entry.competitors > 1 && row.number("t_p50_us") == entry.time;
+    // Kernels alone do not depend on the transport.
+    const bool first = row.get("phase") != to_string(Phase::compute) && entry.competitors > 1 &&
+                       row.number("t_p50_us") == entry.time;
     return number_cell(row.number("t_p50_us")) + (first ? "*" : " ");
   };
   return {text_column("phase", "phase"),

@@ -70,7 +70,7 @@ std::string flows_table(const std::vector<TrafficLine>& lines) {
 std::string packets_table(const std::vector<TrafficLine>& lines) {
   TextTable table({{"#", "", true},
                    {"packets", "/iter", true},
-                   {"frame bytes x how many"},
+                   {"payload bytes x how many"},
                    {"hidden", "", true},
                    {"link use", "", true},
                    {"needs"}});
@@ -88,7 +88,7 @@ std::string explanation(Bytes mtu) {
       "(by bytes): how many "
       "equal flows a switch's hash would see with 1, 4 or 16 queue pairs (QPs) a peer.";
   const std::string frames = fmt::format(
-      "Packets: data direction, as RoCEv2 frames of at most {} B payload, also for wires without "
+      "Packets: data direction, of at most {} B payload, also for wires without "
       "packets; hidden: share of "
       "communication behind compute; source: recorded (posted by us) or predicted (from the "
       "algorithm). Blank: unknown.",

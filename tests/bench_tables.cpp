@@ -72,6 +72,8 @@ TEST(TextTable, AlignsDropsBlankColumnsAndCountsCharacters) {
 }
 
 TEST(TextTable, Cells) {
+  EXPECT_EQ(number_cell(0.00049201), "0.000492");
+  EXPECT_EQ(number_cell(0), "0");
   EXPECT_EQ(number_cell(1.23456), "1.235");
   EXPECT_EQ(number_cell(12.3456), "12.35");
   EXPECT_EQ(number_cell(123456.7), "123457");
@@ -87,16 +89,18 @@ TEST(TextTable, WrapsAtSpaces) { EXPECT_EQ(wrapped("aa bb cc dd", 6, 2), "aa bb\
 TEST(Summary, MarksTheFastestAndExplainsPhases) {
   Row gathered = cell("comm", "shm", 10);
   gathered.set("busbw_GBps", 4.9);
-  const std::string text =
-      summary({gathered, cell("comm", "mpi", 20), cell("compute", "shm", 30)}, {"a.csv", "a.json"});
+  const std::string text = summary(
+      {gathered, cell("comm", "mpi", 20), cell("compute", "shm", 30), cell("compute", "mpi", 31)},
+      {"a.csv", "a.json"});
   expect_fits(text);
   EXPECT_TRUE(contains(line_with(text, {"comm", "shm"}), "*")) << text;
   EXPECT_FALSE(contains(line_with(text, {"comm", "mpi"}), "*")) << text;
-  EXPECT_FALSE(contains(line_with(text, {"compute", "shm"}), "*")) << "it has no competitor";
+  EXPECT_FALSE(contains(line_with(text, {"compute", "shm"}), "*"))
+      << "kernels alone do not compete";
   EXPECT_FALSE(line_with(text, {"compute", "kernels"}).empty());
   EXPECT_TRUE(contains(text, "64 KiB"));
   EXPECT_TRUE(contains(text, "1.0%"));
-  EXPECT_TRUE(contains(text, "All cells were verified before they were timed (3)"));
+  EXPECT_TRUE(contains(text, "All cells were verified before they were timed (4)"));
   EXPECT_TRUE(contains(text, "tp-allgather on 4 ranks, 1 host, tiny, f32, forward"));
   EXPECT_TRUE(contains(text, "a.csv") && contains(text, "a.json"));
   EXPECT_FALSE(contains(text, "hidden")) << "a blank column";

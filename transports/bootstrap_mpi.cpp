@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <fstream>
@@ -74,7 +76,11 @@ class MpiBootstrap final : public Bootstrap {
   Rank rank() const override { return rank_; }
   int size() const override { return size_; }
   const std::vector<std::string>& hosts() const override { return hosts_; }
-  void barrier() override { CHECK_MPI(MPI_Barrier(comm_)); }
+  void barrier() override {
+    MPI_Request request = MPI_REQUEST_NULL;
+    CHECK_MPI(MPI_Ibarrier(comm_, &request));
+    wait(request);
+  }
   std::string library() const override {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
     int length = 0;
@@ -83,24 +89,60 @@ class MpiBootstrap final : public Bootstrap {
     return all.substr(0, all.find('\n'));
   }
 
+  /// Short texts travel with their lengths, in one exchange; only longer ones need a second.
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
-    const auto n = static_cast<std::size_t>(size_);
-    const auto length = static_cast<MPI_Count>(mine.size());
-    std::vector<MPI_Count> lengths(n);
-    CHECK_MPI(MPI_Allgather(&length, 1, MPI_COUNT, lengths.data(), 1, MPI_COUNT, comm_));
-    std::vector<MPI_Aint> at(n + 1, 0);
-    for (std::size_t r = 0; r < n; ++r) at[r + 1] = at[r] + static_cast<MPI_Aint>(lengths[r]);
-    std::vector<std::byte> everything(static_cast<std::size_t>(at[n]));
-    CHECK_MPI(MPI_Allgatherv_c(mine.data(), length, MPI_BYTE, everything.data(), lengths.data(),
-                               at.data(), MPI_BYTE, comm_));
-    std::vector<std::vector<std::byte>> parts(n);
-    for (std::size_t r = 0; r < n; ++r) {
-      parts[r].assign(everything.begin() + at[r], everything.begin() + at[r + 1]);
-    }
+    Envelope envelope;
+    envelope.length = static_cast<MPI_Count>(mine.size());
+    if (mine.size() <= envelope.bytes.size()) std::ranges::copy(mine, envelope.bytes.begin());
+    std::vector<Envelope> all(static_cast<std::size_t>(size_));
+    MPI_Request request = MPI_REQUEST_NULL;
+    CHECK_MPI(MPI_Iallgather(&envelope, sizeof envelope, MPI_BYTE, all.data(), sizeof envelope, MPI_BYTE, comm_,
+                             &request));
+    wait(request);
+    const bool one_exchange = std::ranges::all_of(
+        all, [](const Envelope& e) { return e.length <= static_cast<MPI_Count>(e.bytes.size()); });
+    if (!one_exchange) return gather_long(mine, all);
+    std::vector<std::vector<std::byte>> parts;
+    for (const Envelope& e : all) parts.emplace_back(e.bytes.begin(), e.bytes.begin() + e.length);
     return parts;
   }
 
  private:
+  struct Envelope {
+    MPI_Count length = 0;
+    std::array<std::byte, 56> bytes{};
+  };
+
+  /// MPI's own blocking calls spin: with more ranks than cores they cost a time slice each. This one gives the core away.
+  static void wait(MPI_Request& request) {
+    int done = 0;
+    CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+    while (done == 0) {
+      sched_yield();
+      CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+    }
+  }
+
+  std::vector<std::vector<std::byte>> gather_long(std::span<const std::byte> mine,
+                                                  const std::vector<Envelope>& envelopes) const {
+    std::vector<MPI_Count> lengths;
+    std::vector<MPI_Aint> at{0};
+    for (const Envelope& e : envelopes) {
+      lengths.push_back(e.length);
+      at.push_back(at.back() + static_cast<MPI_Aint>(e.length));
+    }
+    std::vector<std::byte> everything(static_cast<std::size_t>(at.back()));
+    MPI_Request request = MPI_REQUEST_NULL;
+    CHECK_MPI(MPI_Iallgatherv_c(mine.data(), static_cast<MPI_Count>(mine.size()), MPI_BYTE, everything.data(),
+                                lengths.data(), at.data(), MPI_BYTE, comm_, &request));
+    wait(request);
+    std::vector<std::vector<std::byte>> parts;
+    for (std::size_t r = 0; r < lengths.size(); ++r) {
+      parts.emplace_back(everything.begin() + at[r], everything.begin() + at[r + 1]);
+    }
+    return parts;
+  }
+
   void initialise() {
     int initialised = 0;
     MPI_Initialized(&initialised);
