@@ -15,21 +15,22 @@ namespace {
 constexpr int kGemmIterations = 5;
 constexpr double kUsableShare = 0.9;   // of free memory: the rest is for the system, the kernels' scratch and the reference
 
-// Largest number of bytes that one communication step touches: scratch of an algorithm is a small multiple of it. The arena only
-// reserves address space for it.
-Bytes largest_exchange(const Program& program) {
-  Bytes largest = 0;
+// Scratch of one communication step under any algorithm: the one-shot sum needs a whole message per peer, others less. Of this room
+// the arena takes addresses only, memory when it is used.
+Bytes scratch_room(const Program& program) {
+  Bytes room = 0;
   const auto bytes = [&](const View& view) {
-    return view.tensor < 0 ? 0 : view.elements() * size_of(program.tensors[static_cast<std::size_t>(view.tensor)].dtype);
+    return view.elements() * size_of(program.tensors[static_cast<std::size_t>(view.tensor)].dtype);
   };
   const auto look = [&](const Step& step, std::int64_t) {
-    if (const auto* collective = std::get_if<Collective>(&step.op)) {
-      largest = std::max(largest, bytes(collective->in) + bytes(collective->out));
-    }
+    const auto* op = std::get_if<Collective>(&step.op);
+    if (!op) return;
+    const Bytes members = program.groups[static_cast<std::size_t>(op->group)].ranks.size();
+    room = std::max(room, (members + 2) * std::max(bytes(op->in), bytes(op->out)));
   };
   for_each_leaf(program.prologue, look);
   for_each_leaf(program.steps, look);
-  return largest;
+  return room + (Bytes{1} << 20);
 }
 
 std::string gibibytes(double bytes) { return fmt::format("{:.2f} GiB", bytes / (1 << 30)); }
@@ -102,8 +103,7 @@ void Runner::load_case(std::size_t index) {
     const Bytes needed = Execution::arena_bytes(loaded.program);
     check_memory(needed);
     together(context_.bootstrap, [&] {
-      const Bytes room = 8 * largest_exchange(loaded.program) + (Bytes{1} << 20);
-      loaded.arena = std::make_unique<Arena>(context_.backend.space(), needed + room);
+      loaded.arena = std::make_unique<Arena>(context_.backend.space(), needed, scratch_room(loaded.program));
       loaded.check = std::make_unique<ResultCheck>(loaded.reference, context_.options.seed);
     });
   } catch (const AgreedError& error) {
@@ -195,6 +195,7 @@ CellResult Runner::run(const Cell& cell) {
   load(cell);
   CellResult result{identify(context_, cell), std::nan(""), true, bound_->refused};
   Row& row = result.row;
+  if (const int before = times_run_[cell.id]++; before > 0) row.set("repetition", before);
   if (!result.skip_reason.empty()) {
     row.set("skip_reason", result.skip_reason);
     return finish(cell, std::move(result));

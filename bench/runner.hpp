@@ -2,6 +2,7 @@
 // row. One way for every pattern, transport and phase.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,12 +80,12 @@ class Runner {
   Watchdog* watchdog_ = nullptr;
   std::unique_ptr<Loaded> loaded_;
   std::unique_ptr<Bound> bound_;
+  std::map<std::string, int> times_run_;
   std::vector<Row> rows_;
   std::vector<TrafficLine> lines_;
   bool all_verified_ = true;
   int measured_ = 0;
   std::string activity_;
-  const char* last_step_ = "";
 };
 
 }  // namespace weft

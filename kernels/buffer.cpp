@@ -80,38 +80,38 @@ class Mapping {
     madvise(data_, static_cast<std::size_t>(size_), MADV_HUGEPAGE);
   }
 
-  /// Gives every page memory now, so that no access can fail later (SIGBUS) or cost a page fault
-  /// while timed.
-  void reserve() {
-    for (Bytes offset = 0; offset < size_; offset += kPiece) {
-      const Bytes piece = std::min(kPiece, size_ - offset);
-      expect_free(free_memory_under("", -1), piece, size_);  // the addresses it has
-      populate(offset, piece);
-      int result = 0;
-      do {
-        result = fallocate(fd_, 0, offset, piece);
-      } while (result != 0 && errno == EINTR);
-      if (result != 0) fail_to("reserve", size_, errno);
-    }
-  }
-
   std::pair<std::byte*, int> release() {
     return {std::exchange(data_, nullptr), std::exchange(fd_, -1)};
   }
 
  private:
-  /// Through the mapping, because only so the advice on huge pages counts. Kernels before 5.14
-  /// refuse; fallocate() then does it all, and reports what is short in any case.
-  void populate([[maybe_unused]] Bytes offset, [[maybe_unused]] Bytes piece) {
-#ifdef MADV_POPULATE_WRITE
-    madvise(data_ + offset, static_cast<std::size_t>(piece), MADV_POPULATE_WRITE);
-#endif
-  }
-
   Bytes size_;
   int fd_ = -1;
   std::byte* data_ = nullptr;
 };
+
+/// Through the mapping, because only so the advice on huge pages counts. Kernels before 5.14
+/// refuse; fallocate() then does it all, and reports what is short in any case.
+void populate([[maybe_unused]] std::byte* data, [[maybe_unused]] Bytes bytes) {
+#ifdef MADV_POPULATE_WRITE
+  madvise(data, static_cast<std::size_t>(bytes), MADV_POPULATE_WRITE);
+#endif
+}
+
+/// Gives every page of [begin, end) memory now, so that no access can fail later (SIGBUS) or cost a
+/// page fault while timed.
+void reserve(std::byte* data, int fd, Bytes begin, Bytes end) {
+  for (Bytes offset = begin; offset < end; offset += kPiece) {
+    const Bytes piece = std::min(kPiece, end - offset);
+    expect_free(free_memory_under("", -1), piece, end);  // the addresses it has
+    populate(data + offset, piece);
+    int result = 0;
+    do {
+      result = fallocate(fd, 0, offset, piece);
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) fail_to("reserve", end, errno);
+  }
+}
 
 }  // namespace
 
@@ -119,30 +119,47 @@ std::string_view to_string(MemorySpace space) {
   return space == MemorySpace::host ? "host" : "device";
 }
 
-Arena::Arena(MemorySpace space, Bytes bytes) : space_(space) {
+Arena::Arena(MemorySpace space, Bytes bytes, Bytes room) : space_(space) {
   if (space != MemorySpace::host) {
     fail_usage(
         "an arena in device memory needs a device backend, which this build lacks; use host");
   }
   const auto page = static_cast<Bytes>(sysconf(_SC_PAGESIZE));
-  if (bytes < 0 || bytes > (Bytes{1} << 62)) {
-    fail_usage(fmt::format("an arena cannot have {} bytes", bytes));
+  if (bytes < 0 || room < 0 || bytes > (Bytes{1} << 61) || room > (Bytes{1} << 61)) {
+    fail_usage(fmt::format("an arena cannot have {} bytes and room for {}", bytes, room));
   }
   // At least a page: an empty file could be neither mapped nor registered, and callers would have
   // to tell it apart.
-  size_ = std::max(page, (bytes + page - 1) / page * page);
-  expect_free(free_memory(), size_, size_);
+  const auto whole_pages = [page](Bytes n) { return std::max(page, (n + page - 1) / page * page); };
+  size_ = whole_pages(bytes + room);
+  const Bytes first = whole_pages(bytes);
+  expect_free(free_memory(), first, first);
   expect_file_size_allowed(size_);
   Mapping mapping(size_);
   mapping.map();
-  mapping.reserve();
   std::tie(data_, fd_) = mapping.release();
+  try {
+    reserve_up_to(first);
+  } catch (...) {
+    unmap();
+    throw;
+  }
 }
 
-Arena::~Arena() {
+void Arena::reserve_up_to(Bytes end) {
+  if (end <= reserved_) return;
+  const auto page = static_cast<Bytes>(sysconf(_SC_PAGESIZE));
+  const Bytes whole = std::min(size_, (end + page - 1) / page * page);
+  reserve(data_, fd_, reserved_, whole);
+  reserved_ = whole;
+}
+
+void Arena::unmap() {
   if (data_ != nullptr) munmap(data_, static_cast<std::size_t>(size_));
   if (fd_ >= 0) close(fd_);
 }
+
+Arena::~Arena() { unmap(); }
 
 std::span<std::byte> Arena::take(Bytes bytes, Bytes alignment) {
   if (bytes < 0 || alignment < 1 || !std::has_single_bit(static_cast<std::uint64_t>(alignment))) {
@@ -160,6 +177,7 @@ std::span<std::byte> Arena::take(Bytes bytes, Bytes alignment) {
                     "make the arena larger",
                     bytes, alignment, size_ - used_, size_, to_string(space_)));
   }
+  reserve_up_to(start + bytes);
   used_ = start + bytes;
   return {data_ + start, static_cast<std::size_t>(bytes)};
 }

@@ -21,10 +21,11 @@ std::string_view to_string(MemorySpace space);
 
 class Arena {
  public:
-  /// Host: a memfd of `bytes` rounded up to pages (one at least), reserved with fallocate. Throws
-  /// Error(usage) "needed, free, where" if the memory is not there (checked against MemAvailable,
-  /// cgroup and address-space limits before allocating).
-  Arena(MemorySpace space, Bytes bytes);
+  /// Host: a memfd of `bytes` and `room`, rounded up to pages. The first `bytes` are reserved now; of the `room` beyond them only
+  /// addresses, and take() reserves what it hands out: for needs that are known later, as an algorithm's scratch. Throws
+  /// Error(usage) "needed, free, where" if the memory is not there (checked against MemAvailable, cgroup and address-space
+  /// limits before allocating).
+  Arena(MemorySpace space, Bytes bytes, Bytes room = 0);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -44,7 +45,10 @@ class Arena {
  private:
   MemorySpace space_;
   std::byte* data_ = nullptr;
-  Bytes size_ = 0, used_ = 0;
+  void reserve_up_to(Bytes end);
+  void unmap();
+
+  Bytes size_ = 0, used_ = 0, reserved_ = 0;
   int fd_ = -1;
 };
 
