@@ -14,21 +14,6 @@ namespace {
 constexpr int kMaxInt = std::numeric_limits<int>::max();
 constexpr double kLongest = 1e6;  // seconds: eleven days
 
-void parse_inject(const std::string& text, Options& options) {
-  const auto parts = split(text, ':');
-  const std::size_t expected = parts[0] == "corrupt" || parts[0] == "ulp" ? 3
-                               : parts[0] == "swap"                       ? 2
-                                                                          : 0;
-  if (parts.size() != expected) {
-    fail_usage(fmt::format(
-        "--inject: '{}' is none of corrupt:RANK:BYTE, swap:RANK, ulp:RANK:ELEMENT", text));
-  }
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    parse_integer(parts[i], "--inject", 0, std::numeric_limits<std::int64_t>::max());
-  }
-  options.inject = text;
-}
-
 void parse_directions(const std::vector<std::string>& texts, const Pattern& pattern,
                       Options& options) {
   std::vector<std::string_view> known;
@@ -200,9 +185,6 @@ void add_measure_options(CLI::App& app, Options& options) {
   group.number("--max-time", "S", "seconds of samples of a cell, at most (default 1)",
                options.max_time, 1e-6, kLongest);
   group.flag("--no-verify", "do not check results before timing", options.verify, false);
-  group.flag("--hot",
-             "reuse the same buffers (default: rotate through more than the\nlast-level cache)",
-             options.hot);
   group.count("--threads", "threads of a rank's gemm (default: cores / ranks of the host)",
               options.threads);
   group.value("--seed", "N", "of all random data (default 1)", [&options](const std::string& text) {
@@ -210,7 +192,7 @@ void add_measure_options(CLI::App& app, Options& options) {
   });
   OptionGroup hidden(app, "");
   hidden.value("--inject", "FAULT", "fault injection, for tests",
-               [&options](const std::string& text) { parse_inject(text, options); });
+               [&options](const std::string& text) { options.injection = Injection::parse(text); });
 }
 
 void add_output_options(CLI::App& app, const Pattern& pattern, Options& options) {
@@ -226,20 +208,10 @@ void add_output_options(CLI::App& app, const Pattern& pattern, Options& options)
 
 void add_traffic_options(CLI::App& app, Options& options) {
   OptionGroup group(app, "Traffic figures");
-  group.value("--elephant", "SIZE", "flows from this size on are elephants (default 1MB)",
-              [&options](const std::string& text) {
-                try {
-                  options.elephant = parse_size(text);
-                } catch (const Error& error) {
-                  fail_usage(fmt::format("--elephant: {}", error.what()));
-                }
-              });
   group.value("--mtu", "BYTES", "path MTU that packets are counted at (default 4096)",
               [&options](const std::string& text) {
                 options.mtu = parse_integer(text, "--mtu", 64, 65536);
               });
-  group.number("--link-rate", "GBIT", "link rate, Gbit/s (default: what the system tells)",
-               options.link_rate_gbps, 1e-3, 1e6);
 }
 
 }  // namespace weft

@@ -184,8 +184,8 @@ void add_information_options(CLI::App& app, Options& options) {
 
 std::string help_footer(const Pattern& pattern) {
   return fmt::format(
-      R"(Lists are comma separated and may repeat: --transport mpi,shm. Options --benchmark_* go to Google
-Benchmark.
+      R"(Lists are comma separated and may repeat: --transport mpi,shm. Options --benchmark_* go to
+Google Benchmark.
 
 Sizes:  4096 is bytes; K, M, G, T (also KiB, MiB, ...) are powers of 1024; KB, MB, GB, TB are
         powers of 1000; 1e6 is allowed. A size is what a rank contributes to one operation; it must

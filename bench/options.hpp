@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/injection.hpp"
 #include "patterns/pattern.hpp"
 
 namespace weft {
@@ -27,17 +28,14 @@ struct Options {
   double precision = 0.02;                 // relative half-width of the median's 95% interval
   double min_time = 0.05, max_time = 1.0;  // seconds of samples per cell
   bool verify = true;
-  bool hot = false;
-  std::string csv, json, flows, samples, trace;  // csv "none": no file
+  std::string csv, json, flows, samples;  // csv "none": no file
   double timeout = 60;                           // seconds without progress
   std::uint64_t seed = 1;
   int ranks_per_host = 0;  // > 0: virtual hosts
   int threads = 0;         // per rank for gemm; 0: cores / local ranks
-  Bytes elephant = 1'000'000;
   Bytes mtu = 4096;           // path MTU, for packet figures
-  double link_rate_gbps = 0;  // --link-rate; 0: the inventory's
   std::string scene;
-  std::string inject;  // hidden: corrupt:RANK:BYTE, swap:RANK, ulp:RANK:ELEMENT
+  Injection injection;  // --inject, hidden
   bool list_transports = false, list_models = false, show_plan = false, show_plan_json = false;
   std::vector<std::string> benchmark_arguments;  // --benchmark_*
   std::vector<std::string> command_line;

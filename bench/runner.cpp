@@ -148,7 +148,7 @@ void Runner::verify_bound(const Cell& cell) {
   beat();
   if (context_.options.verify) {
     bound.verdict = verify(*bound.execution, *loaded_->check, context_.bootstrap,
-                           Injection::parse(context_.options.inject));
+                           context_.options.injection);
   } else {
     bound.execution->prepare();
     bound.execution->iterate(Phase::serial);

@@ -16,12 +16,16 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The plan of a layout that names no dp has the ranks it needs at least.
+// A layout that names no dp has the ranks it needs at least, a scene those that it is drawn with.
 Plan plan_without_ranks(const Options& options, const Pattern& pattern) {
   static const TransportInfo predicted{"plan", "", {"default"}, {}, {}};
   Options plain = options;
   plain.algorithms.clear();
-  return make_plan(plain, pattern, ranks_needed(options, pattern), {&predicted});
+  int world = ranks_needed(options, pattern);
+  if (!options.scene.empty() && !options.layout_given) {
+    world = std::max(world, find_scene(options.scene, pattern.name).ranks);
+  }
+  return make_plan(plain, pattern, world, {&predicted});
 }
 
 // First ranks of each pipeline stage: programs differ between stages, elsewhere only in which shard they hold.
@@ -101,7 +105,7 @@ ordered_json rank_json(const Plan& plan, const Case& c, Rank rank) {
                          {"memory_bytes", memory_bytes(program)},
                          {"logical_bytes", logical_bytes(program)}};
   result["operations"] = ordered_json::array();
-  for (const OperationTraffic& traffic : operations_of(program)) result["operations"].push_back(operation_json(traffic));
+  for (const OperationTraffic& traffic : operations_of(program, rank)) result["operations"].push_back(operation_json(traffic));
   result["predicted_wire"] = wire_json(program, rank);
   result["program"] = ordered_json::parse(to_json(program));
   return result;
@@ -152,9 +156,9 @@ std::string rank_text(const Plan& plan, const Case& c, Rank rank) {
   validate(program);
   std::string text = fmt::format("\nrank {} (pipeline stage {}): {} bytes of tensors\n{}", rank,
                                  plan.layout.coordinates(rank).pp, memory_bytes(program), to_text(program));
-  text += fmt::format("{:<28} {:<15} {:<4} {:>6} {:>16} {:>16}\n", "what it sends in one iteration", "operation", "dim",
+  text += fmt::format("{:<28} {:<15} {:<4} {:>6} {:>16} {:>16}\n", "sends in one iteration", "operation", "dim",
                       "times", "message, bytes", "sent, bytes");
-  for (const OperationTraffic& t : operations_of(program)) {
+  for (const OperationTraffic& t : operations_of(program, rank)) {
     text += fmt::format("{:<28} {:<15} {:<4} {:>6} {:>16} {:>16}{}\n", t.label, t.operation, to_string(t.dim), t.times,
                         t.message, t.sent, t.run_time ? "  (capacity; real counts at run time)" : "");
   }

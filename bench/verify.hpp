@@ -10,6 +10,7 @@
 #include <string>
 
 #include "bench/executor.hpp"
+#include "bench/injection.hpp"
 #include "kernels/reference.hpp"
 
 namespace weft {
@@ -20,21 +21,6 @@ struct Verdict {
   std::int64_t exchanged = 0;   // elements compared, all ranks
   std::int64_t results = 0;
   std::int64_t beyond_budget = 0;   // checked tensors whose elements cost more than the budget: not compared
-};
-
-/// A fault to inject, for tests of the verification itself: "corrupt:RANK:BYTE" (xor of one byte; negative from the end),
-/// "half:RANK:ELEMENT" (adds half a unit), "swap:RANK" (swaps the two halves); "@exchange" or "@result" behind it confines it to
-/// one check.
-struct Injection {
-  enum class Kind : std::uint8_t { none, corrupt, half, swap } kind = Kind::none;
-  Rank rank = 0;
-  std::int64_t where = 0;
-  std::string check;
-  /// Throws Error(usage) quoting the text.
-  static Injection parse(const std::string& text);
-  /// Damages the block if it is meant for this rank and check.
-  void apply(std::string_view check_name, Rank rank, std::byte* data, Index elements,
-             DType dtype) const;
 };
 
 /// The reference of one case, shared by all transports and algorithms that run it, so that what one check has evaluated is there

@@ -21,10 +21,11 @@ std::string_view to_string(MemorySpace space);
 
 class Arena {
  public:
-  /// Host: a memfd of `bytes` and `room`, rounded up to pages. The first `bytes` are reserved now; of the `room` beyond them only
-  /// addresses, and take() reserves what it hands out: for needs that are known later, as an algorithm's scratch. Throws
-  /// Error(usage) "needed, free, where" if the memory is not there (checked against MemAvailable, cgroup and address-space
-  /// limits before allocating).
+  /// Host: a memfd of `bytes` and `room`, rounded up to pages. The first `bytes` are reserved now;
+  /// of the `room` beyond them only addresses, and take() reserves what it hands out: for needs
+  /// that are known later, as an algorithm's scratch. Throws Error(usage) "needed, free, where" if
+  /// the memory is not there (checked against MemAvailable, cgroup and address-space limits before
+  /// allocating).
   Arena(MemorySpace space, Bytes bytes, Bytes room = 0);
   ~Arena();
   Arena(const Arena&) = delete;

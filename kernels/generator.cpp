@@ -111,27 +111,31 @@ void fill_integers(const Tensor& tensor, const Source& source, std::byte* data) 
   }
 }
 
-/// Largest magnitude of a pattern's integers: a sum of 16 stays exact in every type, of more where
-/// there is room.
-constexpr std::int64_t pattern_range(DType dtype) {
+/// Integers up to this magnitude are exact: 2 to the number of significant bits; i32 stays far from its end.
+constexpr std::int64_t exact_range(DType dtype) {
   switch (dtype) {
     case DType::bf16:
-      return 16;  // 8 significant bits: exact to 256
+      return 1 << 8;
     case DType::f16:
-      return 128;  // 11: to 2048
+      return 1 << 11;
     case DType::f32:
-      return 1 << 16;  // 24: to 2^24
+      return 1 << 24;
     case DType::i32:
-      return 1 << 20;
+      return 1 << 24;
   }
-  return 16;
+  return 1 << 8;
+}
+
+/// Largest magnitude of a pattern of which `summands` are added.
+std::int64_t pattern_range(DType dtype, int summands) {
+  return std::max<std::int64_t>(1, exact_range(dtype) / std::max(summands, 16));
 }
 
 class PatternSource {
  public:
-  PatternSource(Rank rank, std::uint64_t iteration, DType dtype)
+  PatternSource(Rank rank, std::uint64_t iteration, DType dtype, int summands)
       : key_(mix(mix(iteration + kGolden) + kGolden * static_cast<std::uint64_t>(rank))),
-        range_(pattern_range(dtype)) {}
+        range_(pattern_range(dtype, summands)) {}
 
   float at(Index element) const {
     const std::uint64_t random = mix(key_ + kGolden * static_cast<std::uint64_t>(element)) >> 32;
@@ -168,13 +172,14 @@ void fill_tensor(const Tensor& tensor, int slot, std::byte* data, std::uint64_t 
   }
 }
 
-double pattern_value(Rank rank, Index element, std::uint64_t iteration, DType dtype) {
-  return PatternSource(rank, iteration, dtype).at(element);
+double pattern_value(Rank rank, Index element, std::uint64_t iteration, DType dtype,
+                     int summands) {
+  return PatternSource(rank, iteration, dtype, summands).at(element);
 }
 
-void fill_pattern(std::byte* data, Index elements, DType dtype, Rank rank,
-                  std::uint64_t iteration) {
-  const PatternSource source(rank, iteration, dtype);
+void fill_pattern(std::byte* data, Index elements, DType dtype, Rank rank, std::uint64_t iteration,
+                  int summands) {
+  const PatternSource source(rank, iteration, dtype, summands);
   std::array<float, kFillChunk> buffer;
   for (Index first = 0; first < elements; first += kFillChunk) {
     const Index n = std::min(kFillChunk, elements - first);

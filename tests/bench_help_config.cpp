@@ -60,14 +60,14 @@ class ConfigFile : public testing::Test {
 
 TEST_F(ConfigFile, SetsWhatTheCommandLineDoesNot) {
   write(
-      "# a comment\ntransport = [\"shm\", \"mpi\"]\ntp = 4\nseq = 256\nhot = true\nno-verify = "
+      "# a comment\ntransport = [\"shm\", \"mpi\"]\ntp = 4\nseq = 256\nno-bias = true\nno-verify = "
       "false\nprecision = \"1%\"\n");
   const Options options = parsed({"--config", path_, "--seq", "64"});
   EXPECT_EQ(options.transports, (std::vector<std::string>{"shm", "mpi"}));
   EXPECT_TRUE(options.transports_given && options.layout_given);
   EXPECT_EQ(options.layout.tp, 4);
   EXPECT_EQ(options.pattern.seq, 64);
-  EXPECT_TRUE(options.hot);
+  EXPECT_FALSE(options.pattern.bias);
   EXPECT_TRUE(options.verify);
   EXPECT_DOUBLE_EQ(options.precision, 0.01);
 }
@@ -99,11 +99,10 @@ TEST(Options, DecimalCommaLocaleChangesNothing) {
   EXPECT_EQ(row.get("t_p50_us"), "12.5");
   EXPECT_EQ(row.number("t_p50_us"), 12.5);
   const Options options = parsed(
-      {"--precision", "0.5%", "--min-time", "0.25", "--sizes", "1.5K", "--link-rate", "12.5"});
+      {"--precision", "0.5%", "--min-time", "0.25", "--sizes", "1.5K"});
   std::setlocale(LC_ALL, "C");
   EXPECT_DOUBLE_EQ(options.precision, 0.005);
   EXPECT_DOUBLE_EQ(options.min_time, 0.25);
-  EXPECT_DOUBLE_EQ(options.link_rate_gbps, 12.5);
   EXPECT_EQ(options.sizes, std::vector<Bytes>{1536});
 }
 

@@ -19,7 +19,6 @@ TEST(Options, Defaults) {
   EXPECT_EQ(options.dtypes, std::vector{DType::f32});
   EXPECT_EQ(options.precision, 0.02);
   EXPECT_EQ(options.mtu, 4096);
-  EXPECT_EQ(options.elephant, 1000000);
   EXPECT_TRUE(options.verify);
   EXPECT_FALSE(options.show_plan);
   EXPECT_EQ(options.csv, "");
@@ -68,7 +67,6 @@ TEST(Options, EverythingCommon) {
                             "--max-time",
                             "3.5",
                             "--no-verify",
-                            "--hot",
                             "--threads",
                             "2",
                             "--seed",
@@ -85,12 +83,8 @@ TEST(Options, EverythingCommon) {
                             "30",
                             "--ranks-per-host",
                             "2",
-                            "--elephant",
-                            "2M",
                             "--mtu",
                             "1024",
-                            "--link-rate",
-                            "12.5",
                             "--scene",
                             "S4",
                             "--no-bias",
@@ -119,15 +113,12 @@ TEST(Options, EverythingCommon) {
   EXPECT_DOUBLE_EQ(o.min_time, 0.2);
   EXPECT_DOUBLE_EQ(o.max_time, 3.5);
   EXPECT_FALSE(o.verify);
-  EXPECT_TRUE(o.hot);
   EXPECT_EQ(o.threads, 2);
   EXPECT_EQ(o.seed, UINT64_MAX);
   EXPECT_EQ(o.csv + o.json + o.flows + o.samples, "nonejfs");
   EXPECT_DOUBLE_EQ(o.timeout, 30);
   EXPECT_EQ(o.ranks_per_host, 2);
-  EXPECT_EQ(o.elephant, 2097152);
   EXPECT_EQ(o.mtu, 1024);
-  EXPECT_DOUBLE_EQ(o.link_rate_gbps, 12.5);
   EXPECT_EQ(o.scene, "S4");
   EXPECT_FALSE(o.pattern.bias);
   EXPECT_TRUE(o.pattern.sequence_parallel && o.pattern.keep_gathered);
@@ -247,9 +238,9 @@ TEST(Options, BenchmarkArgumentsPassUnread) {
 }
 
 TEST(Options, InjectIsUnderstoodAndHidden) {
-  EXPECT_EQ(parsed({"--inject", "corrupt:1:0"}).inject, "corrupt:1:0");
-  EXPECT_EQ(parsed({"--inject", "swap:1"}).inject, "swap:1");
-  EXPECT_EQ(parsed({"--inject", "ulp:0:17"}).inject, "ulp:0:17");
+  EXPECT_EQ(parsed({"--inject", "corrupt:1:0"}).injection.kind, Injection::Kind::corrupt);
+  EXPECT_EQ(parsed({"--inject", "swap:1@result"}).injection.check, "result");
+  EXPECT_EQ(parsed({"--inject", "half:0:-17"}).injection.where, -17);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ def start(command, *, env=None, cwd=None, out=subprocess.PIPE, err=subprocess.PI
                             start_new_session=True, **more)
 
 
-def run(command, *, env=None, timeout=60, cwd=None, **more):
+def run(command, *, env=None, timeout=120, cwd=None, **more):
     """Runs to the end or to the deadline."""
     began = time.monotonic()
     process = start(command, env=env, cwd=cwd, **more)

@@ -40,7 +40,7 @@ def test_swapped_blocks(folder, pattern):
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_half_unit_errors(folder, pattern, dtype):
-    inject(folder, pattern, "shm", "ulp:1:3", "--dtype", dtype)
+    inject(folder, pattern, "shm", "half:1:3", "--dtype", dtype)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

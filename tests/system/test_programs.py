@@ -22,7 +22,7 @@ def options(pattern, ranks):
 def check(folder, pattern, ranks, transport, *more):
     """Runs it; returns the measured rows, all verified."""
     csv = folder / "rows.csv"
-    result = mpiexec(ranks, pattern, *options(pattern, ranks), "--transport", transport, *more, "--csv", csv, timeout=120)
+    result = mpiexec(ranks, pattern, *options(pattern, ranks), "--transport", transport, *more, "--csv", csv, timeout=240)
     assert result.code == 0, result
     assert status_of(csv)["state"] == "complete"
     rows = assert_all_verified(read_rows(csv))
@@ -107,7 +107,7 @@ def test_all_phases_and_the_json(folder):
     as_json = read_json(document)["rows"]
     assert [row["cell_id"] for row in as_json] == [row["cell_id"] for row in read_rows(csv)]
     for mine, other in zip(read_rows(csv), as_json):
-        assert float(mine["t_p50_us"]) == pytest.approx(float(other["t_p50_us"]))
+        assert (float(mine["t_p50_us"]) if mine["t_p50_us"] else None) == other["t_p50_us"]
 
 
 def test_sweep(folder):
