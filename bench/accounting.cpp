@@ -14,8 +14,8 @@ struct OperationBytes {
   double logical = 0, bus = 0;
 };
 
-std::vector<double> run_time_bytes(const std::int32_t* counts, const RunTimeCounts& layout, int peers,
-                                   DType dtype) {
+std::vector<double> run_time_bytes(const std::int32_t* counts, const RunTimeCounts& layout,
+                                   int peers, DType dtype) {
   std::vector<double> bytes;
   for (int peer = 0; peer < peers; ++peer) {
     const std::int32_t* first = counts + peer * layout.per_peer;
@@ -49,12 +49,18 @@ OperationBytes bytes_of(const BoundCommunication& step) {
   const double n = step.comm->size(), share = (n - 1) / n;
   const double in = static_cast<double>(op.in.bytes()), out = static_cast<double>(op.out.bytes());
   switch (op.kind) {
-    case OperationKind::all_gather: return {out, out * share};
-    case OperationKind::all_reduce: return {in, in * 2 * share};
-    case OperationKind::reduce_scatter: return {in, in * share};
-    case OperationKind::broadcast: return {out, n > 1 ? out : 0};
-    case OperationKind::all_to_all_v: return all_to_all_bytes(step);
-    case OperationKind::point_to_point: break;
+    case OperationKind::all_gather:
+      return {out, out * share};
+    case OperationKind::all_reduce:
+      return {in, in * 2 * share};
+    case OperationKind::reduce_scatter:
+      return {in, in * share};
+    case OperationKind::broadcast:
+      return {out, n > 1 ? out : 0};
+    case OperationKind::all_to_all_v:
+      return all_to_all_bytes(step);
+    case OperationKind::point_to_point:
+      break;
   }
   double sent = 0;
   for (const PointToPoint& member : op.members) {
@@ -82,7 +88,7 @@ IterationTraffic account_iteration(Execution& execution, Session& session, Boots
   recorder.clear();
   execution.iterate(Phase::serial);
   const FlowLedger mine = recorder.seal();
-  recorder.enable(false);   // one iteration tells; timed ones need not be listed again
+  recorder.enable(false);  // one iteration tells; timed ones need not be listed again
   for (const BoundCommunication& step : execution.communications()) {
     const OperationBytes bytes = bytes_of(step);
     traffic.logical += bytes.logical;
@@ -102,14 +108,15 @@ IterationTraffic account_iteration(Execution& execution, Session& session, Boots
 }
 
 double measure_copy_limit(Bootstrap& bootstrap, Bytes last_level_cache) {
-  const auto bytes = static_cast<std::size_t>(std::clamp<Bytes>(2 * last_level_cache, 16 << 20, 64 << 20));
+  const auto bytes =
+      static_cast<std::size_t>(std::clamp<Bytes>(2 * last_level_cache, 16 << 20, 64 << 20));
   std::vector<char> from(bytes, 1), to(bytes, 2);
   std::vector<double> seconds;
   for (int i = 0; i < 7; ++i) {
     bootstrap.barrier();
     const double begin = monotonic_us();
     std::memcpy(to.data(), from.data(), bytes);
-    from[static_cast<std::size_t>(i)] = to[bytes - 1];   // the copy has a reader
+    from[static_cast<std::size_t>(i)] = to[bytes - 1];  // the copy has a reader
     seconds.push_back((bootstrap.max(monotonic_us() - begin)) * 1e-6);
   }
   std::sort(seconds.begin(), seconds.end());

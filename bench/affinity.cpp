@@ -69,7 +69,8 @@ CpuShare share_cpus(Bootstrap& bootstrap) {
   CpuShare share;
   share.cores = static_cast<int>(together.size());
   share.threads_per_rank = std::max(1, static_cast<int>(mine.size()) / std::max(1, sharing));
-  // Ranks that share a mask smaller than their number take turns, however many cores the host has besides.
+  // Ranks that share a mask smaller than their number take turns, however many cores the host has
+  // besides.
   const bool crowded = sharing > static_cast<int>(mine.size()) || local > share.cores;
   share.oversubscribed = !bootstrap.all(!crowded);
   share.binding = ranges_text(mine);

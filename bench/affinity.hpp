@@ -8,8 +8,9 @@
 namespace weft {
 
 struct CpuShare {
-  int cores = 1;                // usable by the ranks of this host together
-  int threads_per_rank = 1;     // this rank's mask, divided by the ranks whose masks meet it; at least 1
+  int cores = 1;  // usable by the ranks of this host together
+  int threads_per_rank =
+      1;  // this rank's mask, divided by the ranks whose masks meet it; at least 1
   bool oversubscribed = false;  // somewhere more ranks than cores
   std::string binding;          // "0-1": this rank's mask as a list
 };

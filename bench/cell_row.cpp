@@ -37,8 +37,11 @@ void identify_shape(Row& row, const RunContext& context, const Case& c) {
 void identify_place(Row& row, const RunContext& context) {
   const Layout& layout = context.plan.layout;
   row.set("world", layout.world());
-  for (const auto& [column, dim] : {std::pair{"tp", Dimension::tp}, {"pp", Dimension::pp}, {"dp", Dimension::dp},
-                                    {"ep", Dimension::ep}, {"cp", Dimension::cp}}) {
+  for (const auto& [column, dim] : {std::pair{"tp", Dimension::tp},
+                                    {"pp", Dimension::pp},
+                                    {"dp", Dimension::dp},
+                                    {"ep", Dimension::ep},
+                                    {"cp", Dimension::cp}}) {
     row.set(column, layout.size(dim));
   }
   row.set("etp", layout.etp());
@@ -57,7 +60,8 @@ void identify_place(Row& row, const RunContext& context) {
 // Payload messages of all ranks as packets, message by message.
 Packets packets_of_all(const FlowLedger& ledger, Bytes mtu) {
   Packets sum;
-  std::vector<std::pair<Bytes, std::int64_t>> frames;   // median frame of a message, how many packets
+  std::vector<std::pair<Bytes, std::int64_t>>
+      frames;  // median frame of a message, how many packets
   for (Bytes size : ledger.message_sizes()) {
     const Packets packets = packets_of(size, mtu);
     sum.count += packets.count;
@@ -90,7 +94,7 @@ void add_flow_columns(Row& row, const RunContext& context, const IterationTraffi
   row.set("flow_source", "recorded");
   const FlowStatistics statistics = statistics_of(ledger.flows());
   row.set("flows", statistics.flows);
-  if (sizes.empty()) return;   // no traffic has no sizes and no entropy
+  if (sizes.empty()) return;  // no traffic has no sizes and no entropy
   row.set("message_bytes_p50", sizes[(sizes.size() - 1) / 2]);
   const Packets packets = packets_of_all(ledger, context.options.mtu);
   row.set("packets", packets.count);
@@ -104,7 +108,9 @@ void add_flow_columns(Row& row, const RunContext& context, const IterationTraffi
   row.set("evenness", statistics.evenness);
 }
 
-double gigabytes_per_second(double bytes, double us) { return bytes > 0 && us > 0 ? bytes / us * 1e-3 : std::nan(""); }
+double gigabytes_per_second(double bytes, double us) {
+  return bytes > 0 && us > 0 ? bytes / us * 1e-3 : std::nan("");
+}
 
 // Flows and messages of one dimension.
 struct DimensionTraffic {
@@ -149,7 +155,8 @@ std::string packet_text(const std::vector<Flow>& flows, Bytes mtu, std::int64_t&
 
 void add_flows(TrafficLine& line, const DimensionTraffic& traffic, Bytes mtu) {
   const FlowStatistics statistics = statistics_of(traffic.flows);
-  line.flows_per_sender = static_cast<double>(statistics.flows) / static_cast<double>(traffic.senders.size());
+  line.flows_per_sender =
+      static_cast<double>(statistics.flows) / static_cast<double>(traffic.senders.size());
   line.flow_p50 = statistics.flow_p50;
   line.flow_max = statistics.flow_max;
   line.fan_in = statistics.fan_in_max;
@@ -157,8 +164,10 @@ void add_flows(TrafficLine& line, const DimensionTraffic& traffic, Bytes mtu) {
   const int queue_pairs[] = {1, 4, 16};
   for (int i = 0; i < 3; ++i) line.effective_flows[i] = statistics.effective_flows * queue_pairs[i];
   line.packet_sizes = packet_text(traffic.flows, mtu, line.packets);
-  const bool out = std::ranges::any_of(traffic.flows, [](const Flow& f) { return f.network == Network::scale_out; });
-  const bool up = std::ranges::any_of(traffic.flows, [](const Flow& f) { return f.network == Network::scale_up; });
+  const bool out = std::ranges::any_of(
+      traffic.flows, [](const Flow& f) { return f.network == Network::scale_out; });
+  const bool up = std::ranges::any_of(traffic.flows,
+                                      [](const Flow& f) { return f.network == Network::scale_up; });
   line.network = out && up ? "both" : out ? "scale_out" : "scale_up";
 }
 
@@ -211,15 +220,21 @@ void add_times(Row& row, const Measurement& measurement) {
   row.set("stop_reason", measurement.stop_reason);
   row.set("t_first_us", measurement.first_us);
   if (s.n == 0) return;
-  for (const auto& [column, value] : {std::pair{"t_min_us", s.min}, {"t_p50_us", s.p50}, {"t_p95_us", s.p95},
-                                      {"t_p99_us", s.p99}, {"t_max_us", s.max}, {"t_mean_us", s.mean},
-                                      {"t_stddev_us", s.stddev}, {"t_ci_low_us", s.ci_low},
+  for (const auto& [column, value] : {std::pair{"t_min_us", s.min},
+                                      {"t_p50_us", s.p50},
+                                      {"t_p95_us", s.p95},
+                                      {"t_p99_us", s.p99},
+                                      {"t_max_us", s.max},
+                                      {"t_mean_us", s.mean},
+                                      {"t_stddev_us", s.stddev},
+                                      {"t_ci_low_us", s.ci_low},
                                       {"t_ci_high_us", s.ci_high}}) {
     row.set(column, value);
   }
 }
 
-void add_traffic(Row& row, const RunContext& context, const IterationTraffic& traffic, double p50_us) {
+void add_traffic(Row& row, const RunContext& context, const IterationTraffic& traffic,
+                 double p50_us) {
   row.set("bytes_logical", static_cast<std::int64_t>(traffic.logical));
   row.set("operations", traffic.operations);
   if (traffic.recorded) add_flow_columns(row, context, traffic);
@@ -238,22 +253,27 @@ void add_gemm(Row& row, const GemmTime& gemm) {
 }
 
 std::vector<TrafficLine> traffic_lines_of(const RunContext& context, const Cell& cell,
-                                          const Execution& execution, const IterationTraffic& traffic) {
+                                          const Execution& execution,
+                                          const IterationTraffic& traffic) {
   std::map<Dimension, std::vector<const BoundCommunication*>> steps;
-  for (const BoundCommunication& step : execution.communications()) steps[step.comm->dim()].push_back(&step);
+  for (const BoundCommunication& step : execution.communications())
+    steps[step.comm->dim()].push_back(&step);
   const auto flows = by_dimension(traffic.ledger);
   std::vector<TrafficLine> lines;
   for (const auto& [dim, of_dim] : steps) {
     TrafficLine line;
     line.pattern = context.plan.pattern->name;
     line.dimension = to_string(dim);
-    line.direction = case_of(context, cell).sweep ? "sweep" : to_string(case_of(context, cell).options.direction);
+    line.direction = case_of(context, cell).sweep
+                         ? "sweep"
+                         : to_string(case_of(context, cell).options.direction);
     line.transport = cell.transport;
     line.algorithm = cell.algorithm;
     line.collective = operations_text(of_dim);
     line.operations = static_cast<std::int64_t>(of_dim.size());
     line.bytes_per_operation = largest_message(of_dim);
-    line.who = fmt::format("{} ranks, groups of {}", context.plan.layout.world(), of_dim.front()->comm->size());
+    line.who = fmt::format("{} ranks, groups of {}", context.plan.layout.world(),
+                           of_dim.front()->comm->size());
     line.hidden_share = line.utilisation = std::nan("");
     line.needs = needs_of(of_dim);
     const auto found = flows.find(dim);

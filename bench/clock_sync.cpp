@@ -11,7 +11,8 @@ namespace {
 constexpr double kWidestMarginUs = 2000;
 constexpr double kTolerableLateShare = 0.1;
 
-// Enough for the slowest rank to leave the exchange that agrees on the instant: four times its median duration.
+// Enough for the slowest rank to leave the exchange that agrees on the instant: four times its
+// median duration.
 double exchange_margin(Bootstrap& bootstrap) {
   std::vector<double> durations;
   for (int i = 0; i < 15; ++i) {

@@ -1,5 +1,6 @@
-// The common start of an iteration. On one host all ranks read one clock, so they agree on an instant; where ranks
-// outnumber cores, or hosts differ, a barrier stands in for it and the row says so.
+// The common start of an iteration. On one host all ranks read one clock, so they agree on an
+// instant; where ranks outnumber cores, or hosts differ, a barrier stands in for it and the row
+// says so.
 #pragma once
 
 #include <string_view>
@@ -13,7 +14,8 @@ double monotonic_us();
 
 class CommonStart {
  public:
-  /// Collective. Chooses "clock" where all ranks share one host and none shares a core, else "barrier".
+  /// Collective. Chooses "clock" where all ranks share one host and none shares a core, else
+  /// "barrier".
   CommonStart(Bootstrap& bootstrap, bool oversubscribed);
 
   struct Start {
@@ -22,15 +24,16 @@ class CommonStart {
   };
   /// Collective: returns when the iteration may begin.
   Start wait();
-  /// Told after each block how many of its starts were late (the same on all ranks): widens the margin, and falls back to the
-  /// barrier where even a wide one does not hold, as on a machine with other work.
+  /// Told after each block how many of its starts were late (the same on all ranks): widens the
+  /// margin, and falls back to the barrier where even a wide one does not hold, as on a machine
+  /// with other work.
   void adapt(int late, int starts);
   std::string_view name() const { return clock_ ? "clock" : "barrier"; }
 
  private:
   Bootstrap& bootstrap_;
   bool clock_;
-  double margin_us_;   // from the last rank's readiness to the agreed instant
+  double margin_us_;  // from the last rank's readiness to the agreed instant
 };
 
 }  // namespace weft

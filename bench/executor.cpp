@@ -6,7 +6,7 @@
 namespace weft {
 namespace {
 
-constexpr Bytes kTensorAlignment = 256;   // a pair of cache lines, and every vector width
+constexpr Bytes kTensorAlignment = 256;  // a pair of cache lines, and every vector width
 
 double now_us() {
   using namespace std::chrono;
@@ -75,7 +75,7 @@ void Execution::bind_steps(const std::vector<Step>& steps, std::deque<BoundStep>
     }
     for (int before : step.after) {
       BoundStep& source = bound[static_cast<std::size_t>(before)];
-      if (source.stream == step.stream) continue;   // a stream keeps its own order
+      if (source.stream == step.stream) continue;  // a stream keeps its own order
       source.awaited = true;
       target.after.push_back(&source.done);
     }
@@ -92,7 +92,7 @@ void Execution::bind_compute(const Compute& op, BoundStep& step) {
 
 Operation Execution::operation_of(const Collective& op) const {
   Operation result;
-  result.kind = static_cast<OperationKind>(op.kind);   // the collectives stand first, in one order
+  result.kind = static_cast<OperationKind>(op.kind);  // the collectives stand first, in one order
   result.in = bind(op.in);
   result.out = bind(op.out);
   result.counts = op.counts;
@@ -156,7 +156,7 @@ void Execution::prepare() {
       }
     }
   }
-  context_.bootstrap.barrier();   // no peer may write into memory that is still being filled
+  context_.bootstrap.barrier();  // no peer may write into memory that is still being filled
   for (BoundStep& step : prologue_) run_step(step, *inline_);
 }
 

@@ -1,12 +1,14 @@
-// Executes any Program: binds its tensors to memory, its compute steps to a kernel backend, its communication steps to a
-// transport, once; then runs iterations of any phase. There is no other timing or execution loop in the suite.
+// Executes any Program: binds its tensors to memory, its compute steps to a kernel backend, its
+// communication steps to a transport, once; then runs iterations of any phase. There is no other
+// timing or execution loop in the suite.
 //
 //   Execution run(program, {bootstrap, backend, arena, *session, seed});   // local
 //   session->commit();                   // collective: peers learn of each other's operations
 //   run.prepare();                       // fills all tensors, does the prologue
 //   run.iterate(Phase::overlap);         // one iteration; ends when this rank's work is done
 //
-// Wrong: to iterate before commit(), or compute or comm alone before one serial iteration has made run-time counts and valid inputs.
+// Wrong: to iterate before commit(), or compute or comm alone before one serial iteration has made
+// run-time counts and valid inputs.
 #pragma once
 
 #include <deque>
@@ -29,7 +31,8 @@ struct ExecutionContext {
   std::uint64_t seed = 1;
 };
 
-/// A communication step bound to a communicator; what verification and accounting need to know of it.
+/// A communication step bound to a communicator; what verification and accounting need to know of
+/// it.
 struct BoundCommunication {
   Communicator* comm = nullptr;
   OperationId id = 0;
@@ -74,13 +77,13 @@ class Execution {
     Execution* owner = nullptr;
     std::string label;
     StreamRole stream = StreamRole::compute;
-    std::unique_ptr<BoundCompute> compute;   // null for a communication step
+    std::unique_ptr<BoundCompute> compute;  // null for a communication step
     Communicator* comm = nullptr;
     OperationId operation = 0;
     bool gemm = false;
-    std::vector<Event*> after;               // of the other stream
+    std::vector<Event*> after;  // of the other stream
     Event done;
-    bool awaited = false;                    // by a step of the other stream
+    bool awaited = false;  // by a step of the other stream
   };
 
   void place_tensors();
@@ -97,7 +100,7 @@ class Execution {
 
   const Program& program_;
   ExecutionContext context_;
-  std::vector<std::vector<std::byte*>> addresses_;   // [tensor][slot]
+  std::vector<std::vector<std::byte*>> addresses_;  // [tensor][slot]
   std::deque<BoundStep> prologue_, steps_;
   std::vector<BoundCommunication> communications_;
   std::unique_ptr<Stream> inline_, worker_;

@@ -28,15 +28,17 @@ class SilentReporter final : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
-void set_counter(benchmark::State& state, const Row& row, const char* name, std::string_view column) {
+void set_counter(benchmark::State& state, const Row& row, const char* name,
+                 std::string_view column) {
   const double value = row.number(column);
   if (!std::isnan(value)) state.counters[name] = value;
 }
 
 void report(benchmark::State& state, const CellResult& result) {
   if (!result.skip_reason.empty() || !result.verified || std::isnan(result.p50_us)) {
-    const std::string why = result.row.get("skip_reason").empty() ? "no valid sample"
-                                                                  : std::string(result.row.get("skip_reason"));
+    const std::string why = result.row.get("skip_reason").empty()
+                                ? "no valid sample"
+                                : std::string(result.row.get("skip_reason"));
     state.SkipWithError(why.c_str());
     return;
   }
@@ -47,7 +49,8 @@ void report(benchmark::State& state, const CellResult& result) {
   set_counter(state, result.row, "busbw_GBps", "busbw_GBps");
 }
 
-// The library exits on an option it does not know; ours is an Error like all others. Ranks other than 0 write no file.
+// The library exits on an option it does not know; ours is an Error like all others. Ranks other
+// than 0 write no file.
 void initialise(const std::vector<std::string>& arguments, Rank rank) {
   std::vector<std::string> kept{"weft"};
   for (const std::string& argument : arguments) {
@@ -63,20 +66,27 @@ void initialise(const std::vector<std::string>& arguments, Rank rank) {
 
 }  // namespace
 
-void run_benchmarks(const Plan& plan, Runner& runner, const std::vector<std::string>& benchmark_arguments,
-                    Rank rank, const std::function<void(const Cell&, int, int)>& progress) {
+void run_benchmarks(const Plan& plan, Runner& runner,
+                    const std::vector<std::string>& benchmark_arguments, Rank rank,
+                    const std::function<void(const Cell&, int, int)>& progress) {
   initialise(benchmark_arguments, rank);
   int index = 0;
   const int count = static_cast<int>(plan.cells.size());
   for (const Cell& cell : plan.cells) {
-    benchmark::RegisterBenchmark(cell.id.c_str(), [&runner, &cell, &progress, &index, count](benchmark::State& state) {
-      progress(cell, ++index, count);
-      report(state, runner.run(cell));
-    })->UseManualTime()->Iterations(1)->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(
+        cell.id.c_str(),
+        [&runner, &cell, &progress, &index, count](benchmark::State& state) {
+          progress(cell, ++index, count);
+          report(state, runner.run(cell));
+        })
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(benchmark::kMicrosecond);
   }
   CellReporter console;
   SilentReporter silent;
-  benchmark::RunSpecifiedBenchmarks(rank == 0 ? static_cast<benchmark::BenchmarkReporter*>(&console) : &silent);
+  benchmark::RunSpecifiedBenchmarks(rank == 0 ? static_cast<benchmark::BenchmarkReporter*>(&console)
+                                              : &silent);
   benchmark::Shutdown();
 }
 

@@ -30,7 +30,8 @@ void leave_alone(Rank rank, ExitCode code, const std::string& message) {
   std::_Exit(static_cast<int>(code));
 }
 
-// Hydra's and PMI's own count comes first: mpiexec -n 2 inside an allocation of four tasks promised two.
+// Hydra's and PMI's own count comes first: mpiexec -n 2 inside an allocation of four tasks promised
+// two.
 Promise promised_ranks() {
   for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"}) {
     if (const int ranks = integer_variable(name)) return {ranks, name};
@@ -44,7 +45,8 @@ Promise promised_ranks() {
 }
 
 Rank launcher_rank() {
-  for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"}) {
+  for (const char* name :
+       {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"}) {
     if (std::getenv(name)) return integer_variable(name);
   }
   return 0;
@@ -54,14 +56,16 @@ void check_launch(int found, int needed) {
   const Promise promise = promised_ranks();
   if (promise.ranks > found) {
     fail_usage(fmt::format(
-        "the launcher promised {} ranks ({}={}) but MPI found {}: the launcher and this MPI library do not speak the same "
+        "the launcher promised {} ranks ({}={}) but MPI found {}: the launcher and this MPI "
+        "library do not speak the same "
         "PMI; start it with 'srun --mpi=pmi2 -n {}' or with this MPICH's own 'mpiexec -n {}'",
         promise.ranks, promise.variable, promise.ranks, found, promise.ranks, promise.ranks));
   }
   if (needed > found) {
-    fail_usage(fmt::format("the layout needs {} ranks but MPI found {}: start it with 'mpiexec -n {} ...' "
-                           "(or 'srun --mpi=pmi2 -n {} ...'), or ask for a smaller layout",
-                           needed, found, needed, needed));
+    fail_usage(
+        fmt::format("the layout needs {} ranks but MPI found {}: start it with 'mpiexec -n {} ...' "
+                    "(or 'srun --mpi=pmi2 -n {} ...'), or ask for a smaller layout",
+                    needed, found, needed, needed));
   }
 }
 

@@ -8,8 +8,9 @@
 
 namespace weft {
 
-/// Ends this process at once with `code`, after printing `message`, for errors that the other ranks cannot be told of (a peer
-/// that does not answer). Lower ranks print first; hydra ends the others when the first has left, so one message is seen.
+/// Ends this process at once with `code`, after printing `message`, for errors that the other ranks
+/// cannot be told of (a peer that does not answer). Lower ranks print first; hydra ends the others
+/// when the first has left, so one message is seen.
 [[noreturn]] void leave_alone(Rank rank, ExitCode code, const std::string& message);
 
 /// What the launcher's environment promises, and by which variable: 0 if nothing.
@@ -18,10 +19,12 @@ struct Promise {
   std::string variable;
 };
 Promise promised_ranks();
-/// This process's rank by the launcher's environment, before MPI is initialised; 0 if it says nothing.
+/// This process's rank by the launcher's environment, before MPI is initialised; 0 if it says
+/// nothing.
 Rank launcher_rank();
 
-/// Throws Error(usage) if MPI found fewer ranks than the launcher promised or the layout needs, naming the cure.
+/// Throws Error(usage) if MPI found fewer ranks than the launcher promised or the layout needs,
+/// naming the cure.
 void check_launch(int found, int needed);
 
 }  // namespace weft

@@ -7,7 +7,8 @@
 namespace weft {
 namespace {
 
-constexpr double kBlockUs = 20e3;       // between two decisions: long against the exchange, short against a person's patience
+constexpr double kBlockUs =
+    20e3;  // between two decisions: long against the exchange, short against a person's patience
 constexpr int kLargestBlock = 500;
 constexpr int kWarmUpBlocks = 8;
 constexpr double kWarmUpAgreement = 0.05;
@@ -16,7 +17,7 @@ struct Timing {
   double start_us = 0, end_us = 0, late = 0;
 };
 
-using Block = std::vector<std::vector<Timing>>;   // [rank][iteration]
+using Block = std::vector<std::vector<Timing>>;  // [rank][iteration]
 
 // Iterations that some rank began late.
 int late_starts(const Block& block) {
@@ -45,7 +46,8 @@ Block run_block(Bootstrap& bootstrap, CommonStart& start, int iterations,
   return block;
 }
 
-// Reduced in this order: over ranks first (the slowest), then over iterations (by the caller). Late ones are NaN.
+// Reduced in this order: over ranks first (the slowest), then over iterations (by the caller). Late
+// ones are NaN.
 std::vector<double> slowest(const Block& block) {
   std::vector<double> samples(block.front().size(), 0.0);
   for (const std::vector<Timing>& rank : block) {
@@ -66,12 +68,14 @@ double median_of_valid(std::vector<double> samples) {
 }
 
 int next_block(double typical_us) {
-  return std::isnan(typical_us) ? 1
-                                : std::clamp(static_cast<int>(kBlockUs / std::max(typical_us, 0.01)),
-                                             1, kLargestBlock);
+  return std::isnan(typical_us)
+             ? 1
+             : std::clamp(static_cast<int>(kBlockUs / std::max(typical_us, 0.01)), 1,
+                          kLargestBlock);
 }
 
-// Stops when two successive blocks have medians within 5%, or after a few: the row's interval tells the rest.
+// Stops when two successive blocks have medians within 5%, or after a few: the row's interval tells
+// the rest.
 double warm_up(Bootstrap& bootstrap, CommonStart& start, const StoppingRule& rule, double first_us,
                const std::function<void()>& iteration) {
   double last = std::nan(""), spent = first_us;
@@ -127,7 +131,8 @@ Measurement measure(Bootstrap& bootstrap, CommonStart& start, const StoppingRule
   while (result.stop_reason.empty()) {
     // No block may overshoot the time that is left by more than one iteration.
     const double left = std::max(rule.max_time_us - spent, 0.0);
-    const int fitting = std::isnan(typical) ? 1 : static_cast<int>(left / std::max(typical, 0.01)) + 1;
+    const int fitting =
+        std::isnan(typical) ? 1 : static_cast<int>(left / std::max(typical, 0.01)) + 1;
     const Block block =
         run_block(bootstrap, start, std::min(next_block(typical), fitting), iteration);
     const std::vector<double> samples = slowest(block);

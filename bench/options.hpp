@@ -29,11 +29,11 @@ struct Options {
   double min_time = 0.05, max_time = 1.0;  // seconds of samples per cell
   bool verify = true;
   std::string csv, json, flows, samples;  // csv "none": no file
-  double timeout = 60;                           // seconds without progress
+  double timeout = 60;                    // seconds without progress
   std::uint64_t seed = 1;
   int ranks_per_host = 0;  // > 0: virtual hosts
   int threads = 0;         // per rank for gemm; 0: cores / local ranks
-  Bytes mtu = 4096;           // path MTU, for packet figures
+  Bytes mtu = 4096;        // path MTU, for packet figures
   std::string scene;
   Injection injection;  // --inject, hidden
   bool list_transports = false, list_models = false, show_plan = false, show_plan_json = false;

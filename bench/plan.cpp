@@ -15,12 +15,21 @@ LayoutSpec spec_for(const Options& options, const Pattern& pattern, int world) {
   LayoutSpec spec = options.layout;
   if (options.layout_given) return spec;
   switch (pattern.dim) {
-    case Dimension::tp: spec.tp = world; break;
-    case Dimension::cp: spec.cp = world; break;
-    case Dimension::ep: spec.ep = world; break;
-    case Dimension::pp: spec.pp = world; break;
+    case Dimension::tp:
+      spec.tp = world;
+      break;
+    case Dimension::cp:
+      spec.cp = world;
+      break;
+    case Dimension::ep:
+      spec.ep = world;
+      break;
+    case Dimension::pp:
+      spec.pp = world;
+      break;
     case Dimension::dp:
-    case Dimension::none: break;
+    case Dimension::none:
+      break;
   }
   return spec;
 }
@@ -35,19 +44,23 @@ PatternOptions resolved(const Options& options, const ModelShape& model, DType d
   return result;
 }
 
-std::vector<Case> model_cases(const Options& options, const Pattern& pattern, const ModelShape& model) {
+std::vector<Case> model_cases(const Options& options, const Pattern& pattern,
+                              const ModelShape& model) {
   std::vector<Case> cases;
   const auto& directions = options.directions.empty() ? pattern.directions : options.directions;
   for (Direction direction : directions) {
     if (std::ranges::find(pattern.directions, direction) == pattern.directions.end()) {
-      fail_usage(fmt::format("--direction {}: weft-{} has no such part", to_string(direction), pattern.name));
+      fail_usage(fmt::format("--direction {}: weft-{} has no such part", to_string(direction),
+                             pattern.name));
     }
-    for (DType dtype : options.dtypes) cases.push_back({resolved(options, model, dtype, direction), {}});
+    for (DType dtype : options.dtypes)
+      cases.push_back({resolved(options, model, dtype, direction), {}});
   }
   return cases;
 }
 
-std::vector<Case> sweep_cases(const Options& options, const Pattern& pattern, const ModelShape& model) {
+std::vector<Case> sweep_cases(const Options& options, const Pattern& pattern,
+                              const ModelShape& model) {
   std::vector<Case> cases;
   std::vector<Sweep> kinds;
   for (CollectiveKind kind : pattern.sweep) kinds.push_back({kind, false, 0});
@@ -64,11 +77,13 @@ std::vector<Case> sweep_cases(const Options& options, const Pattern& pattern, co
   return cases;
 }
 
-// Each transport runs those of the asked-for algorithms that it has; one that no transport has is an error.
+// Each transport runs those of the asked-for algorithms that it has; one that no transport has is
+// an error.
 std::vector<std::string> algorithms_of(const TransportInfo& transport, const Options& options) {
   std::vector<std::string> result;
   for (const std::string& name : options.algorithms) {
-    if (std::ranges::find(transport.algorithms, name) != transport.algorithms.end()) result.push_back(name);
+    if (std::ranges::find(transport.algorithms, name) != transport.algorithms.end())
+      result.push_back(name);
   }
   if (result.empty()) result.emplace_back(transport.algorithms.front());
   return result;
@@ -81,7 +96,8 @@ void check_algorithms(const Options& options) {
   }
   for (const std::string& name : options.algorithms) {
     if (std::ranges::find(known, name) == known.end()) {
-      fail_usage(fmt::format("--algorithm '{}' is unknown; there are {}", name, fmt::join(known, ", ")));
+      fail_usage(
+          fmt::format("--algorithm '{}' is unknown; there are {}", name, fmt::join(known, ", ")));
     }
   }
 }
@@ -89,15 +105,16 @@ void check_algorithms(const Options& options) {
 std::string shape_text(const Plan& plan, const Case& c) {
   const PatternOptions& o = c.options;
   if (c.sweep) return fmt::format("{}.{}B", c.sweep->name(), c.sweep->bytes);
-  return fmt::format("{}.s{}.b{}.m{}.L{}", plan.model.name, o.seq, o.micro_batch, o.micro_batches, o.layers);
+  return fmt::format("{}.s{}.b{}.m{}.L{}", plan.model.name, o.seq, o.micro_batch, o.micro_batches,
+                     o.layers);
 }
 
 std::string cell_id(const Plan& plan, const Case& c, const Cell& cell) {
   const std::string options = plan.options_text(c);
   return fmt::format("{}/{}/{}/{}/{}{}{}/{}.{}/{}", plan.pattern->name,
                      c.sweep ? "sweep" : to_string(c.options.direction), shape_text(plan, c),
-                     to_string(c.options.dtype), plan.layout.text(), options.empty() ? "" : "/", options,
-                     cell.transport, cell.algorithm, to_string(cell.phase));
+                     to_string(c.options.dtype), plan.layout.text(), options.empty() ? "" : "/",
+                     options, cell.transport, cell.algorithm, to_string(cell.phase));
 }
 
 }  // namespace
@@ -123,14 +140,16 @@ std::string Plan::options_text(const Case& c) const {
 Plan make_plan(const Options& options, const Pattern& pattern, int world,
                const std::vector<const TransportInfo*>& usable) {
   check_algorithms(options);
-  Plan plan{&pattern,
-            find_model(options.model.empty() ? pattern.default_model : std::string_view(options.model)),
-            Layout::make(spec_for(options, pattern, world), world),
-            {},
-            {}};
+  Plan plan{
+      &pattern,
+      find_model(options.model.empty() ? pattern.default_model : std::string_view(options.model)),
+      Layout::make(spec_for(options, pattern, world), world),
+      {},
+      {}};
   plan.cases = options.sizes.empty() ? model_cases(options, pattern, plan.model)
                                      : sweep_cases(options, pattern, plan.model);
-  for (const Case& c : plan.cases) plan.program(c, 0);   // what cannot be built is said before anything is measured
+  for (const Case& c : plan.cases)
+    plan.program(c, 0);  // what cannot be built is said before anything is measured
   for (std::size_t i = 0; i < plan.cases.size(); ++i) {
     for (const TransportInfo* transport : usable) {
       for (const std::string& algorithm : algorithms_of(*transport, options)) {
@@ -151,16 +170,18 @@ std::vector<const TransportInfo*> usable_transports(const Options& options, Boot
   std::vector<std::string_view> available;
   for (const TransportInfo& info : transports()) {
     const std::string why = info.unavailable(bootstrap);
-    const bool wanted = options.transports.empty() ||
-                        std::ranges::find(options.transports, info.name) != options.transports.end();
+    const bool wanted =
+        options.transports.empty() ||
+        std::ranges::find(options.transports, info.name) != options.transports.end();
     if (why.empty()) available.push_back(info.name);
     if (wanted && why.empty()) usable.push_back(&info);
     if (wanted && !why.empty()) refused.push_back(fmt::format("{}: {}", info.name, why));
   }
-  for (const std::string& name : options.transports) find_transport(name);   // throws on an unknown one
+  for (const std::string& name : options.transports)
+    find_transport(name);  // throws on an unknown one
   if (!refused.empty() && (options.transports_given || usable.empty())) {
-    fail_usage(fmt::format("transport not available here: {}; available: {}", fmt::join(refused, "; "),
-                           fmt::join(available, ", ")));
+    fail_usage(fmt::format("transport not available here: {}; available: {}",
+                           fmt::join(refused, "; "), fmt::join(available, ", ")));
   }
   return usable;
 }

@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "bench/affinity.hpp"
-#include "bench/launch.hpp"
 #include "bench/google_benchmark.hpp"
+#include "bench/launch.hpp"
 #include "bench/options.hpp"
 #include "bench/plan.hpp"
 #include "bench/provenance.hpp"
@@ -24,14 +24,16 @@ constexpr std::string_view kNoFile = "none";
 std::string csv_path(const Options& options, const Pattern& pattern) {
   if (options.csv == kNoFile) return "";
   if (!options.csv.empty()) return options.csv;
-  return fmt::format("results/weft-{}.csv", pattern.name);   // measured rows are never only on a screen
+  return fmt::format("results/weft-{}.csv",
+                     pattern.name);  // measured rows are never only on a screen
 }
 
-// A default folder is made; a folder that the user names must exist, so that a slip of the pen is seen.
+// A default folder is made; a folder that the user names must exist, so that a slip of the pen is
+// seen.
 OutputPaths output_paths(const Options& options, const Pattern& pattern) {
   OutputPaths paths{csv_path(options, pattern), options.json, options.flows, options.samples};
   if (options.csv.empty()) {
-    std::error_code ignored;   // the writer reports what it cannot open
+    std::error_code ignored;  // the writer reports what it cannot open
     std::filesystem::create_directories("results", ignored);
   }
   return paths;
@@ -63,7 +65,8 @@ class Run {
   ExitCode go() {
     together(bootstrap_, [&] {
       check_launch(bootstrap_.size(), ranks_needed(options_, pattern_));
-      plan_ = make_plan(options_, pattern_, bootstrap_.size(), usable_transports(options_, bootstrap_));
+      plan_ =
+          make_plan(options_, pattern_, bootstrap_.size(), usable_transports(options_, bootstrap_));
     });
     cpus_ = share_cpus(bootstrap_);
     const int threads = options_.threads > 0 ? options_.threads : cpus_.threads_per_rank;
@@ -104,9 +107,9 @@ class Run {
   }
 
   void measure_all(int threads) {
-    runner_ = std::make_unique<Runner>(RunContext{options_, plan_, bootstrap_, *backend_, writer_.get(), launch_id_,
-                                                  copy_limit_, threads, cpus_.cores, cpus_.oversubscribed,
-                                                  cpus_.binding});
+    runner_ = std::make_unique<Runner>(
+        RunContext{options_, plan_, bootstrap_, *backend_, writer_.get(), launch_id_, copy_limit_,
+                   threads, cpus_.cores, cpus_.oversubscribed, cpus_.binding});
     Watchdog watchdog(options_.timeout, [this](double seconds) { expire(seconds); });
     runner_->set_watchdog(&watchdog);
     const bool show = bootstrap_.rank() == 0 && isatty(STDERR_FILENO) != 0;
@@ -119,10 +122,11 @@ class Run {
 
   void expire(double seconds) {
     const auto rank = static_cast<std::size_t>(bootstrap_.rank());
-    const std::string message =
-        fmt::format("rank {} on {}: no progress for {:.0f} s while {}; a peer has stopped or the step needs longer: raise "
-                    "--timeout. Rows measured so far are kept",
-                    rank, bootstrap_.hosts()[rank], seconds, activity());
+    const std::string message = fmt::format(
+        "rank {} on {}: no progress for {:.0f} s while {}; a peer has stopped or the step needs "
+        "longer: raise "
+        "--timeout. Rows measured so far are kept",
+        rank, bootstrap_.hosts()[rank], seconds, activity());
     close(ExitCode::timed_out, message);
     leave_alone(bootstrap_.rank(), ExitCode::timed_out, message);
   }
@@ -142,7 +146,8 @@ class Run {
   }
 
   void print_report() {
-    if (runner_->rows().empty()) return;   // --benchmark_list_tests, or a filter that matches nothing
+    if (runner_->rows().empty())
+      return;  // --benchmark_list_tests, or a filter that matches nothing
     if (!options_.scene.empty()) {
       const Scene& scene = find_scene(options_.scene, pattern_.name);
       fmt::print("\n{}\n", scene.text(plan_.model, plan_.layout, plan_.cases.front().options));
@@ -150,7 +155,8 @@ class Run {
     fmt::print("\n{}\n{}", traffic_sheet(runner_->traffic_lines(), options_.mtu),
                summary(runner_->rows(), named_files(paths_)));
     if (bootstrap_.size() == 1) {
-      fmt::print("One rank only: nothing was sent. Start more with: mpiexec -n 2 weft-{} ...\n", pattern_.name);
+      fmt::print("One rank only: nothing was sent. Start more with: mpiexec -n 2 weft-{} ...\n",
+                 pattern_.name);
     }
     std::fflush(stdout);
   }

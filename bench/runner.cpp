@@ -13,10 +13,11 @@ namespace weft {
 namespace {
 
 constexpr int kGemmIterations = 5;
-constexpr double kUsableShare = 0.9;   // of free memory: the rest is for the system, the kernels' scratch and the reference
+constexpr double kUsableShare =
+    0.9;  // of free memory: the rest is for the system, the kernels' scratch and the reference
 
-// Scratch of one communication step under any algorithm: the one-shot sum needs a whole message per peer, others less. Of this room
-// the arena takes addresses only, memory when it is used.
+// Scratch of one communication step under any algorithm: the one-shot sum needs a whole message per
+// peer, others less. Of this room the arena takes addresses only, memory when it is used.
 Bytes scratch_room(const Program& program) {
   Bytes room = 0;
   const auto bytes = [&](const View& view) {
@@ -42,7 +43,7 @@ struct Runner::Loaded {
   Program program, reference;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<ResultCheck> check;
-  std::string refused;   // why the case cannot run
+  std::string refused;  // why the case cannot run
 };
 
 struct Runner::Bound {
@@ -81,9 +82,11 @@ void Runner::check_memory(Bytes mine) const {
   const FreeMemory free = free_memory();
   together(bootstrap, [&] {
     if (needed <= kUsableShare * static_cast<double>(free.bytes)) return;
-    fail_usage(fmt::format("needs {} on host {} ({} ranks), free {} ({}); choose a smaller --model, --seq, --layers or "
-                           "--sizes, or fewer ranks per host",
-                           gibibytes(needed), here, ranks, gibibytes(static_cast<double>(free.bytes)), free.limit));
+    fail_usage(fmt::format(
+        "needs {} on host {} ({} ranks), free {} ({}); choose a smaller --model, --seq, --layers "
+        "or "
+        "--sizes, or fewer ranks per host",
+        gibibytes(needed), here, ranks, gibibytes(static_cast<double>(free.bytes)), free.limit));
   });
 }
 
@@ -103,7 +106,8 @@ void Runner::load_case(std::size_t index) {
     const Bytes needed = Execution::arena_bytes(loaded.program);
     check_memory(needed);
     together(context_.bootstrap, [&] {
-      loaded.arena = std::make_unique<Arena>(context_.backend.space(), needed, scratch_room(loaded.program));
+      loaded.arena =
+          std::make_unique<Arena>(context_.backend.space(), needed, scratch_room(loaded.program));
       loaded.check = std::make_unique<ResultCheck>(loaded.reference, context_.options.seed);
     });
   } catch (const AgreedError& error) {
@@ -126,7 +130,8 @@ void Runner::bind(const Cell& cell) {
   options.oversubscribed = context_.oversubscribed;
   try {
     together(context_.bootstrap, [&] {
-      bound.session = find_transport(cell.transport).open(context_.bootstrap, *loaded_->arena, options);
+      bound.session =
+          find_transport(cell.transport).open(context_.bootstrap, *loaded_->arena, options);
     });
     together(context_.bootstrap, [&] {
       bound.execution = std::make_unique<Execution>(
@@ -147,8 +152,8 @@ void Runner::verify_bound(const Cell& cell) {
   activity_ = fmt::format("verifying {}", cell.id);
   beat();
   if (context_.options.verify) {
-    bound.verdict = verify(*bound.execution, *loaded_->check, context_.bootstrap,
-                           context_.options.injection);
+    bound.verdict =
+        verify(*bound.execution, *loaded_->check, context_.bootstrap, context_.options.injection);
   } else {
     bound.execution->prepare();
     bound.execution->iterate(Phase::serial);
@@ -186,7 +191,8 @@ Measurement Runner::measure_cell(const Cell& cell) {
 
 void Runner::load(const Cell& cell) {
   if (!loaded_ || loaded_->index != cell.case_index) load_case(cell.case_index);
-  if (!bound_ || bound_->transport != cell.transport || bound_->algorithm != cell.algorithm) bind(cell);
+  if (!bound_ || bound_->transport != cell.transport || bound_->algorithm != cell.algorithm)
+    bind(cell);
 }
 
 CellResult Runner::run(const Cell& cell) {
@@ -203,7 +209,7 @@ CellResult Runner::run(const Cell& cell) {
   result.verified = bound_->verdict.passed;
   if (context_.options.verify) row.set("verified", result.verified);
   if (!result.verified) {
-    row.set("skip_reason", bound_->verdict.why);   // no performance value beside a wrong result
+    row.set("skip_reason", bound_->verdict.why);  // no performance value beside a wrong result
     return finish(cell, std::move(result));
   }
   const Measurement measurement = measure_cell(cell);
@@ -214,7 +220,8 @@ CellResult Runner::run(const Cell& cell) {
   if (context_.writer) {
     context_.writer->write_samples(cell.id, measurement.raw);
     if (cell.phase != Phase::compute && bound_->traffic.recorded) {
-      context_.writer->write_flows(cell.id, bound_->traffic.ledger.flows(), context_.bootstrap.hosts(), "recorded");
+      context_.writer->write_flows(cell.id, bound_->traffic.ledger.flows(),
+                                   context_.bootstrap.hosts(), "recorded");
     }
   }
   ++measured_;

@@ -1,5 +1,5 @@
-// Runs the cells of a plan: builds what a cell needs (kept while the next cell can use it), verifies, accounts, measures, writes the
-// row. One way for every pattern, transport and phase.
+// Runs the cells of a plan: builds what a cell needs (kept while the next cell can use it),
+// verifies, accounts, measures, writes the row. One way for every pattern, transport and phase.
 #pragma once
 
 #include <map>
@@ -24,11 +24,11 @@ struct RunContext {
   const Plan& plan;
   Bootstrap& bootstrap;
   KernelBackend& backend;
-  RowWriter* writer = nullptr;     // rank 0 only
+  RowWriter* writer = nullptr;  // rank 0 only
   std::string launch_id;
   double copy_limit_GBps = 0;
   int threads_per_rank = 1;
-  int cores = 1;                   // usable on the rank's host
+  int cores = 1;  // usable on the rank's host
   bool oversubscribed = false;
   std::string binding;
 };
@@ -36,7 +36,7 @@ struct RunContext {
 /// What became of a cell; the same on every rank.
 struct CellResult {
   Row row;
-  double p50_us = 0;               // NaN: skipped or not verified
+  double p50_us = 0;  // NaN: skipped or not verified
   bool verified = true;
   std::string skip_reason;
 };
@@ -46,7 +46,8 @@ class Runner {
   explicit Runner(const RunContext& context);
   ~Runner();
 
-  /// Collective. Throws Error only where the run cannot go on; what concerns one cell is in its result.
+  /// Collective. Throws Error only where the run cannot go on; what concerns one cell is in its
+  /// result.
   CellResult run(const Cell& cell);
 
   /// What is being done, for the watchdog ("cell ..., step ...").
@@ -60,8 +61,8 @@ class Runner {
   int measured() const { return measured_; }
 
  private:
-  struct Loaded;   // of one case
-  struct Bound;    // of one (case, transport, algorithm)
+  struct Loaded;  // of one case
+  struct Bound;   // of one (case, transport, algorithm)
 
   void load(const Cell& cell);
   void load_case(std::size_t index);

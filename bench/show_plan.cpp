@@ -1,5 +1,6 @@
-// --show-plan: everything that is known without running: groups, steps, bytes, and the wire traffic of each algorithm by its
-// closed form. Ranks are classed by what they do, so a plan of 262,144 ranks is as short as one of eight.
+// --show-plan: everything that is known without running: groups, steps, bytes, and the wire traffic
+// of each algorithm by its closed form. Ranks are classed by what they do, so a plan of 262,144
+// ranks is as short as one of eight.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -28,7 +29,8 @@ Plan plan_without_ranks(const Options& options, const Pattern& pattern) {
   return make_plan(plain, pattern, world, {&predicted});
 }
 
-// First ranks of each pipeline stage: programs differ between stages, elsewhere only in which shard they hold.
+// First ranks of each pipeline stage: programs differ between stages, elsewhere only in which shard
+// they hold.
 std::vector<Rank> representatives(const Layout& layout) {
   std::map<int, Rank> first;
   for (Rank rank = layout.world() - 1; rank >= 0; --rank) {
@@ -45,8 +47,10 @@ std::vector<Index> schedule_counts(const Collective& op) {
   return {op.in.elements()};
 }
 
-// Bytes that this rank puts on the wire in one operation under each algorithm; only operations whose counts are known.
-std::map<std::string, Bytes> predicted_wire(const Program& program, const Collective& op, Rank rank) {
+// Bytes that this rank puts on the wire in one operation under each algorithm; only operations
+// whose counts are known.
+std::map<std::string, Bytes> predicted_wire(const Program& program, const Collective& op,
+                                            Rank rank) {
   std::map<std::string, Bytes> bytes;
   const Group& group = program.groups[static_cast<std::size_t>(op.group)];
   if (op.run_time) return bytes;
@@ -56,7 +60,8 @@ std::map<std::string, Bytes> predicted_wire(const Program& program, const Collec
   input.root = op.root;
   input.hosts.assign(static_cast<std::size_t>(input.size), 0);
   if (op.kind == CollectiveKind::all_to_all_v) {
-    input.matrix.assign(static_cast<std::size_t>(input.size), op.counts);   // every member sends alike in a plan
+    input.matrix.assign(static_cast<std::size_t>(input.size),
+                        op.counts);  // every member sends alike in a plan
   } else {
     input.counts = schedule_counts(op);
   }
@@ -91,7 +96,8 @@ ordered_json wire_json(const Program& program, Rank rank) {
     const auto* op = std::get_if<Collective>(&step.op);
     if (!op) return;
     ordered_json entry = {{"label", step.label}, {"times", times}};
-    for (const auto& [algorithm, bytes] : predicted_wire(program, *op, rank)) entry["sent_bytes"][algorithm] = bytes;
+    for (const auto& [algorithm, bytes] : predicted_wire(program, *op, rank))
+      entry["sent_bytes"][algorithm] = bytes;
     if (entry.contains("sent_bytes")) wire.push_back(entry);
   });
   return wire;
@@ -105,19 +111,17 @@ ordered_json rank_json(const Plan& plan, const Case& c, Rank rank) {
                          {"memory_bytes", memory_bytes(program)},
                          {"logical_bytes", logical_bytes(program)}};
   result["operations"] = ordered_json::array();
-  for (const OperationTraffic& traffic : operations_of(program, rank)) result["operations"].push_back(operation_json(traffic));
+  for (const OperationTraffic& traffic : operations_of(program, rank))
+    result["operations"].push_back(operation_json(traffic));
   result["predicted_wire"] = wire_json(program, rank);
   result["program"] = ordered_json::parse(to_json(program));
   return result;
 }
 
 ordered_json plan_json(const Plan& plan) {
-  ordered_json result = {{"schema", "weft-plan-1"},
-                         {"pattern", plan.pattern->name},
-                         {"model", plan.model.name},
-                         {"world", plan.layout.world()},
-                         {"layout", plan.layout.text()},
-                         {"order", plan.layout.order()}};
+  ordered_json result = {{"schema", "weft-plan-1"},      {"pattern", plan.pattern->name},
+                         {"model", plan.model.name},     {"world", plan.layout.world()},
+                         {"layout", plan.layout.text()}, {"order", plan.layout.order()}};
   for (const Case& c : plan.cases) {
     ordered_json entry = {{"direction", c.sweep ? "sweep" : to_string(c.options.direction)},
                           {"dtype", to_string(c.options.dtype)},
@@ -127,7 +131,8 @@ ordered_json plan_json(const Plan& plan) {
                           {"layers", c.options.layers},
                           {"options", plan.options_text(c)}};
     if (c.sweep) entry["size"] = c.sweep->bytes;
-    for (Rank rank : representatives(plan.layout)) entry["ranks"].push_back(rank_json(plan, c, rank));
+    for (Rank rank : representatives(plan.layout))
+      entry["ranks"].push_back(rank_json(plan, c, rank));
     result["cases"].push_back(entry);
   }
   return result;
@@ -143,10 +148,12 @@ std::string members_text(const Group& group) {
 
 std::string layout_text(const Plan& plan) {
   std::string text = fmt::format("{} ranks, layout {}\n", plan.layout.world(), plan.layout.text());
-  for (Dimension dim : {Dimension::tp, Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}) {
+  for (Dimension dim :
+       {Dimension::tp, Dimension::cp, Dimension::ep, Dimension::dp, Dimension::pp}) {
     const int size = plan.layout.size(dim);
-    if (size > 1) text += fmt::format("  {} group of rank 0 ({}): {}\n", to_string(dim), size,
-                                      members_text(plan.layout.group(dim, 0)));
+    if (size > 1)
+      text += fmt::format("  {} group of rank 0 ({}): {}\n", to_string(dim), size,
+                          members_text(plan.layout.group(dim, 0)));
   }
   return text;
 }
@@ -154,28 +161,34 @@ std::string layout_text(const Plan& plan) {
 std::string rank_text(const Plan& plan, const Case& c, Rank rank) {
   const Program program = plan.program(c, rank);
   validate(program);
-  std::string text = fmt::format("\nrank {} (pipeline stage {}): {} bytes of tensors\n{}", rank,
-                                 plan.layout.coordinates(rank).pp, memory_bytes(program), to_text(program));
-  text += fmt::format("{:<28} {:<15} {:<4} {:>6} {:>16} {:>16}\n", "sends in one iteration", "operation", "dim",
-                      "times", "message, bytes", "sent, bytes");
+  std::string text =
+      fmt::format("\nrank {} (pipeline stage {}): {} bytes of tensors\n{}", rank,
+                  plan.layout.coordinates(rank).pp, memory_bytes(program), to_text(program));
+  text += fmt::format("{:<28} {:<15} {:<4} {:>6} {:>16} {:>16}\n", "sends in one iteration",
+                      "operation", "dim", "times", "message, bytes", "sent, bytes");
   for (const OperationTraffic& t : operations_of(program, rank)) {
-    text += fmt::format("{:<28} {:<15} {:<4} {:>6} {:>16} {:>16}{}\n", t.label, t.operation, to_string(t.dim), t.times,
-                        t.message, t.sent, t.run_time ? "  (capacity; real counts at run time)" : "");
+    text += fmt::format("{:<28} {:<15} {:<4} {:>6} {:>16} {:>16}{}\n", t.label, t.operation,
+                        to_string(t.dim), t.times, t.message, t.sent,
+                        t.run_time ? "  (capacity; real counts at run time)" : "");
   }
   for_each_leaf(program.steps, [&](const Step& step, std::int64_t) {
     const auto* op = std::get_if<Collective>(&step.op);
     if (!op) return;
     std::vector<std::string> parts;
-    for (const auto& [name, bytes] : predicted_wire(program, *op, rank)) parts.push_back(fmt::format("{} {}", name, bytes));
-    if (!parts.empty()) text += fmt::format("  on the wire, {}: {}\n", step.label, fmt::join(parts, ", "));
+    for (const auto& [name, bytes] : predicted_wire(program, *op, rank))
+      parts.push_back(fmt::format("{} {}", name, bytes));
+    if (!parts.empty())
+      text += fmt::format("  on the wire, {}: {}\n", step.label, fmt::join(parts, ", "));
   });
   return text;
 }
 
 std::string plan_text(const Plan& plan) {
-  std::string text = fmt::format("weft-{}, model {}\n{}", plan.pattern->name, plan.model.name, layout_text(plan));
+  std::string text =
+      fmt::format("weft-{}, model {}\n{}", plan.pattern->name, plan.model.name, layout_text(plan));
   for (const Case& c : plan.cases) {
-    text += fmt::format("\n== {} {} {}\n", c.sweep ? c.sweep->name() : std::string(to_string(c.options.direction)),
+    text += fmt::format("\n== {} {} {}\n",
+                        c.sweep ? c.sweep->name() : std::string(to_string(c.options.direction)),
                         to_string(c.options.dtype), plan.options_text(c));
     for (Rank rank : representatives(plan.layout)) text += rank_text(plan, c, rank);
   }
@@ -188,7 +201,9 @@ std::string show_plan_text(const Options& options, const Pattern& pattern, bool 
   const Plan plan = plan_without_ranks(options, pattern);
   std::string text;
   if (!options.scene.empty()) {
-    text = find_scene(options.scene, pattern.name).text(plan.model, plan.layout, plan.cases.front().options) + "\n\n";
+    text = find_scene(options.scene, pattern.name)
+               .text(plan.model, plan.layout, plan.cases.front().options) +
+           "\n\n";
   }
   return json ? plan_json(plan).dump(1) : text + plan_text(plan);
 }

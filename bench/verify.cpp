@@ -1,6 +1,5 @@
 #include "bench/verify.hpp"
 
-
 namespace weft {
 namespace {
 
@@ -29,7 +28,7 @@ Verdict verify(Execution& execution, ResultCheck& check, Bootstrap& bootstrap,
   const Verdict serial = agree(bootstrap, check.run(execution, bootstrap, injection));
   const Verdict exchange = agree(bootstrap, verify_exchange(execution, bootstrap, injection));
   execution.prepare();
-  execution.iterate(Phase::overlap);   // the same result must come out of two streams
+  execution.iterate(Phase::overlap);  // the same result must come out of two streams
   const Verdict overlap = agree(bootstrap, check.run(execution, bootstrap, injection));
   Verdict all = !serial.passed ? serial : !exchange.passed ? exchange : overlap;
   all.exchanged = exchange.exchanged;

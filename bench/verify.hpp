@@ -1,8 +1,11 @@
 // Verification before timing. Two independent checks, both of which must pass:
-//   exchange: every communication step alone, on integer patterns that depend on rank, position and step; every element of
+//   exchange: every communication step alone, on integer patterns that depend on rank, position and
+//   step; every element of
 //             every output is compared, exactly;
-//   result:   one serial and one overlapped iteration from fresh data; every checked tensor against the double-precision
-//             unsharded reference, whole where that is cheap, sampled elements where not, within the reference's error bounds.
+//   result:   one serial and one overlapped iteration from fresh data; every checked tensor against
+//   the double-precision
+//             unsharded reference, whole where that is cheap, sampled elements where not, within
+//             the reference's error bounds.
 #pragma once
 
 #include <map>
@@ -17,14 +20,16 @@ namespace weft {
 
 struct Verdict {
   bool passed = true;
-  std::string why;              // of the first failure of the lowest rank: rank, host, step or tensor, element, got, expected
-  std::int64_t exchanged = 0;   // elements compared, all ranks
+  std::string why;  // of the first failure of the lowest rank: rank, host, step or tensor, element,
+                    // got, expected
+  std::int64_t exchanged = 0;  // elements compared, all ranks
   std::int64_t results = 0;
-  std::int64_t beyond_budget = 0;   // checked tensors whose elements cost more than the budget: not compared
+  std::int64_t beyond_budget =
+      0;  // checked tensors whose elements cost more than the budget: not compared
 };
 
-/// The reference of one case, shared by all transports and algorithms that run it, so that what one check has evaluated is there
-/// for the next.
+/// The reference of one case, shared by all transports and algorithms that run it, so that what one
+/// check has evaluated is there for the next.
 class ResultCheck {
  public:
   ResultCheck(const Program& reference, std::uint64_t seed);

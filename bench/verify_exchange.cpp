@@ -1,5 +1,5 @@
-// Every byte of every exchange, exactly. What each rank must find follows from the patterns that all ranks filled in; the
-// expectation never looks at how the data travelled.
+// Every byte of every exchange, exactly. What each rank must find follows from the patterns that
+// all ranks filled in; the expectation never looks at how the data travelled.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,9 +19,9 @@ struct Expectation {
   std::byte* data = nullptr;
   Index elements = 0;
   DType dtype = DType::f32;
-  Rank from = -1;               // one source, or -1: the sum over all
-  Index source_offset = 0;      // element of the source's pattern that comes first
-  std::uint64_t key = 0;        // tells steps apart
+  Rank from = -1;           // one source, or -1: the sum over all
+  Index source_offset = 0;  // element of the source's pattern that comes first
+  std::uint64_t key = 0;    // tells steps apart
 };
 
 class ExchangeCheck {
@@ -36,7 +36,8 @@ class ExchangeCheck {
   }
 
  private:
-  // Run-time counts may lie in the very buffers of an earlier step, so each step's buffers get their contents back.
+  // Run-time counts may lie in the very buffers of an earlier step, so each step's buffers get
+  // their contents back.
   void check(const BoundCommunication& step) {
     expectations_.clear();
     const std::vector<Saved> contents = save(step.operation);
@@ -55,7 +56,8 @@ class ExchangeCheck {
       }
       compare(step, expected);
     }
-    for (const Saved& saved : contents) std::copy(saved.bytes.begin(), saved.bytes.end(), saved.data);
+    for (const Saved& saved : contents)
+      std::copy(saved.bytes.begin(), saved.bytes.end(), saved.data);
   }
 
   struct Saved {
@@ -73,7 +75,8 @@ class ExchangeCheck {
     return saved;
   }
 
-  // The k-th message of an ordered pair in one iteration has the same key on both sides (P2P is FIFO per pair).
+  // The k-th message of an ordered pair in one iteration has the same key on both sides (P2P is
+  // FIFO per pair).
   void prepare_point_to_point(const BoundCommunication& step) {
     for (const PointToPoint& member : step.operation.members) {
       const Rank peer = step.comm->ranks()[static_cast<std::size_t>(member.peer)];
@@ -92,18 +95,23 @@ class ExchangeCheck {
 
   void prepare_collective(const BoundCommunication& step) {
     const Operation& op = step.operation;
-    key_ = ++group_count_[step.comm];   // members count the steps of their group alike
+    key_ = ++group_count_[step.comm];  // members count the steps of their group alike
     poison(op.out.data, op.out.elements(), op.dtype);
     fill_pattern(op.in.data, op.in.elements(), op.dtype, bootstrap_.rank(), key_,
                  step.comm->size());
     switch (op.kind) {
-      case OperationKind::all_gather: return expect_gather(step);
-      case OperationKind::all_reduce: return expect(op.out, 0, op.out.elements(), -1, 0);
-      case OperationKind::reduce_scatter: return expect_scattered(step);
+      case OperationKind::all_gather:
+        return expect_gather(step);
+      case OperationKind::all_reduce:
+        return expect(op.out, 0, op.out.elements(), -1, 0);
+      case OperationKind::reduce_scatter:
+        return expect_scattered(step);
       case OperationKind::broadcast:
         return expect(op.out, 0, op.out.elements(), rank_of(step, op.root), 0);
-      case OperationKind::all_to_all_v: return expect_all_to_all(step);
-      case OperationKind::point_to_point: return;
+      case OperationKind::all_to_all_v:
+        return expect_all_to_all(step);
+      case OperationKind::point_to_point:
+        return;
     }
   }
 
@@ -112,8 +120,8 @@ class ExchangeCheck {
   }
 
   void expect(const BoundView& out, Index offset, Index elements, Rank from, Index source_offset) {
-    expectations_.push_back({out.data + offset * size_of(out.dtype), elements, out.dtype, from,
-                             source_offset, key_});
+    expectations_.push_back(
+        {out.data + offset * size_of(out.dtype), elements, out.dtype, from, source_offset, key_});
   }
 
   void expect_gather(const BoundCommunication& step) {
@@ -128,8 +136,7 @@ class ExchangeCheck {
   void expect_scattered(const BoundCommunication& step) {
     const auto& counts = step.operation.counts;
     const auto mine = counts.begin() + step.comm->rank();
-    expect(step.operation.out, 0, *mine, -1,
-           std::accumulate(counts.begin(), mine, Index{0}));
+    expect(step.operation.out, 0, *mine, -1, std::accumulate(counts.begin(), mine, Index{0}));
   }
 
   void expect_all_to_all(const BoundCommunication& step) {
@@ -145,17 +152,18 @@ class ExchangeCheck {
     }
   }
 
-  // What every rank sends to each member in each all_to_all_v: [step][global rank][member]. Over the bootstrap, not the wire
-  // under test. Ranks of different groups must take part alike, so steps are matched by their index among a rank's own.
+  // What every rank sends to each member in each all_to_all_v: [step][global rank][member]. Over
+  // the bootstrap, not the wire under test. Ranks of different groups must take part alike, so
+  // steps are matched by their index among a rank's own.
   void gather_run_time_counts() {
     std::vector<const BoundCommunication*> steps;
     for (const BoundCommunication& step : execution_.communications()) {
       if (step.operation.kind == OperationKind::all_to_all_v) steps.push_back(&step);
     }
-    const auto most = static_cast<std::size_t>(
-        bootstrap_.max(static_cast<double>(steps.size())));
+    const auto most = static_cast<std::size_t>(bootstrap_.max(static_cast<double>(steps.size())));
     for (std::size_t k = 0; k < most; ++k) {
-      const std::vector<Index> mine = k < steps.size() ? send_counts(*steps[k]) : std::vector<Index>{};
+      const std::vector<Index> mine =
+          k < steps.size() ? send_counts(*steps[k]) : std::vector<Index>{};
       std::vector<std::vector<Index>> all;
       for (const auto& bytes : bootstrap_.all_gather(std::as_bytes(std::span(mine)))) {
         auto& row = all.emplace_back(bytes.size() / sizeof(Index));
@@ -184,7 +192,8 @@ class ExchangeCheck {
       std::array<std::byte, 4> bytes;
       store_element(bytes.data(), expected.dtype, 0, want);
       const Bytes size = size_of(expected.dtype);
-      if (std::memcmp(bytes.data(), expected.data + i * size, static_cast<std::size_t>(size)) == 0) continue;
+      if (std::memcmp(bytes.data(), expected.data + i * size, static_cast<std::size_t>(size)) == 0)
+        continue;
       fail(step, expected, i, load_element(expected.data, expected.dtype, i), want);
     }
   }
@@ -194,16 +203,15 @@ class ExchangeCheck {
     return step.operation.kind == OperationKind::point_to_point ? 1 : step.comm->size();
   }
 
-  static double expected_value(const BoundCommunication& step, const Expectation& expected, Index i) {
+  static double expected_value(const BoundCommunication& step, const Expectation& expected,
+                               Index i) {
     const Index element = expected.source_offset + i;
     if (expected.from >= 0) {
-      return pattern_value(expected.from, element, expected.key, expected.dtype,
-                           summands(step));
+      return pattern_value(expected.from, element, expected.key, expected.dtype, summands(step));
     }
     double sum = 0;
     for (Rank rank : step.comm->ranks()) {
-      sum += pattern_value(rank, element, expected.key, expected.dtype,
-                           summands(step));
+      sum += pattern_value(rank, element, expected.key, expected.dtype, summands(step));
     }
     return sum;
   }

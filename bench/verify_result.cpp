@@ -10,8 +10,8 @@
 namespace weft {
 namespace {
 
-// Multiply-adds. A reference that costs less than the first is compared whole; of a larger one, elements are sampled up to the
-// second per tensor slot: about a tenth of a second each.
+// Multiply-adds. A reference that costs less than the first is compared whole; of a larger one,
+// elements are sampled up to the second per tensor slot: about a tenth of a second each.
 constexpr double kWholeBudget = 6e7;
 constexpr double kSampleBudget = 2e7;
 constexpr Index kFewestSamples = 4, kMostSamples = 256;
@@ -27,7 +27,8 @@ double multiply_adds(const Program& program) {
   return flops / 2;
 }
 
-// Elements of an n-element block to compare: all, or the two ends and points spread by a multiplicative walk.
+// Elements of an n-element block to compare: all, or the two ends and points spread by a
+// multiplicative walk.
 std::vector<Index> chosen_elements(Index n, Index count) {
   std::vector<Index> chosen;
   if (count >= n) {
@@ -84,8 +85,9 @@ std::vector<std::int32_t> join(const std::vector<std::vector<std::byte>>& parts)
 ResultCheck::ResultCheck(const Program& reference, std::uint64_t seed)
     : program_(reference), seed_(seed), reference_(std::make_unique<Reference>(reference, seed)) {}
 
-// The selection is discontinuous: two sound runs may choose differently where two probabilities are within rounding. So the
-// reference is told what was chosen, checks that it was a valid choice, and goes on from there.
+// The selection is discontinuous: two sound runs may choose differently where two probabilities are
+// within rounding. So the reference is told what was chosen, checks that it was a valid choice, and
+// goes on from there.
 void ResultCheck::give_hints(const Execution& execution, Bootstrap& bootstrap) {
   const auto& tensors = execution.program().tensors;
   for (std::size_t id = 0; id < tensors.size(); ++id) {
@@ -110,8 +112,9 @@ Verdict ResultCheck::run(const Execution& execution, Bootstrap& bootstrap,
     if (!tensor.check) continue;
     for (int slot = 0; slot < tensor.slots; ++slot) {
       if (!injected && tensor.elements() > 0) {
-        injection.apply("result", bootstrap.rank(), execution.address(static_cast<TensorId>(id), slot),
-                        tensor.elements(), tensor.dtype);
+        injection.apply("result", bootstrap.rank(),
+                        execution.address(static_cast<TensorId>(id), slot), tensor.elements(),
+                        tensor.dtype);
         injected = true;
       }
       check_slot(execution, tensor, static_cast<TensorId>(id), slot, bootstrap, verdict);
@@ -120,13 +123,14 @@ Verdict ResultCheck::run(const Execution& execution, Bootstrap& bootstrap,
   return verdict;
 }
 
-void ResultCheck::check_slot(const Execution& execution, const Tensor& tensor, TensorId id, int slot,
-                             Bootstrap& bootstrap, Verdict& verdict) {
+void ResultCheck::check_slot(const Execution& execution, const Tensor& tensor, TensorId id,
+                             int slot, Bootstrap& bootstrap, Verdict& verdict) {
   const int global_slot = tensor.slot_offset + slot;
   Index samples = tensor.elements();
   if (multiply_adds(program_) > kWholeBudget) {
-    samples = std::min(kMostSamples,
-                       static_cast<Index>(kSampleBudget / reference_->cost(tensor.name, global_slot)));
+    samples =
+        std::min(kMostSamples,
+                 static_cast<Index>(kSampleBudget / reference_->cost(tensor.name, global_slot)));
     if (samples < kFewestSamples) {
       ++verdict.beyond_budget;
       return;
@@ -134,15 +138,17 @@ void ResultCheck::check_slot(const Execution& execution, const Tensor& tensor, T
   }
   const std::byte* data = execution.address(id, slot);
   for (Index i : chosen_elements(tensor.elements(), samples)) {
-    const Index row = tensor.row_offset + i / tensor.cols, col = tensor.col_offset + i % tensor.cols;
+    const Index row = tensor.row_offset + i / tensor.cols,
+                col = tensor.col_offset + i % tensor.cols;
     const Bounded want = reference_->element(tensor.name, global_slot, row, col);
     const double got = load_element(data, tensor.dtype, i);
     ++verdict.results;
-    if (std::abs(got - want.value) <= want.bound) continue;   // false for NaN too
+    if (std::abs(got - want.value) <= want.bound) continue;  // false for NaN too
     const auto me = static_cast<std::size_t>(bootstrap.rank());
     verdict.passed = false;
     verdict.why = fmt::format(
-        "result check: rank {} on {}: {}[slot {}][{}][{}] (global) is {}, should be {} within {:.3g}",
+        "result check: rank {} on {}: {}[slot {}][{}][{}] (global) is {}, should be {} within "
+        "{:.3g}",
         me, bootstrap.hosts()[me], tensor.name, global_slot, row, col, got, want.value, want.bound);
     return;
   }

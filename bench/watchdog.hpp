@@ -12,8 +12,8 @@
 
 namespace weft {
 
-/// A thread that watches one rank. `expired` is called once, on that thread, when beat() was not called for `seconds`; it gets
-/// the time and must end the process.
+/// A thread that watches one rank. `expired` is called once, on that thread, when beat() was not
+/// called for `seconds`; it gets the time and must end the process.
 class Watchdog {
  public:
   Watchdog(double seconds, std::function<void(double)> expired);

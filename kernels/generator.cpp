@@ -111,7 +111,8 @@ void fill_integers(const Tensor& tensor, const Source& source, std::byte* data) 
   }
 }
 
-/// Integers up to this magnitude are exact: 2 to the number of significant bits; i32 stays far from its end.
+/// Integers up to this magnitude are exact: 2 to the number of significant bits; i32 stays far from
+/// its end.
 constexpr std::int64_t exact_range(DType dtype) {
   switch (dtype) {
     case DType::bf16:
@@ -172,8 +173,7 @@ void fill_tensor(const Tensor& tensor, int slot, std::byte* data, std::uint64_t 
   }
 }
 
-double pattern_value(Rank rank, Index element, std::uint64_t iteration, DType dtype,
-                     int summands) {
+double pattern_value(Rank rank, Index element, std::uint64_t iteration, DType dtype, int summands) {
   return PatternSource(rank, iteration, dtype, summands).at(element);
 }
 

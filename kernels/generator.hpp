@@ -14,8 +14,9 @@ double generated_value(const Tensor& tensor, std::uint64_t seed, int slot, Index
 /// the first element of that slot. Fill::none leaves it as it is.
 void fill_tensor(const Tensor& tensor, int slot, std::byte* data, std::uint64_t seed);
 
-/// The integer test pattern of byte-exact checks of communication: a small integer that depends on rank, position and
-/// iteration, exact in every dtype, also when `summands` of them (at least 16) are summed, up to 256 in bf16, 2048 in f16.
+/// The integer test pattern of byte-exact checks of communication: a small integer that depends on
+/// rank, position and iteration, exact in every dtype, also when `summands` of them (at least 16)
+/// are summed, up to 256 in bf16, 2048 in f16.
 double pattern_value(Rank rank, Index element, std::uint64_t iteration, DType dtype,
                      int summands = 16);
 void fill_pattern(std::byte* data, Index elements, DType dtype, Rank rank, std::uint64_t iteration,

@@ -98,8 +98,7 @@ TEST(Options, DecimalCommaLocaleChangesNothing) {
   row.set("t_p50_us", 12.5);
   EXPECT_EQ(row.get("t_p50_us"), "12.5");
   EXPECT_EQ(row.number("t_p50_us"), 12.5);
-  const Options options = parsed(
-      {"--precision", "0.5%", "--min-time", "0.25", "--sizes", "1.5K"});
+  const Options options = parsed({"--precision", "0.5%", "--min-time", "0.25", "--sizes", "1.5K"});
   std::setlocale(LC_ALL, "C");
   EXPECT_DOUBLE_EQ(options.precision, 0.005);
   EXPECT_DOUBLE_EQ(options.min_time, 0.25);

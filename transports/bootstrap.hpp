@@ -1,5 +1,5 @@
-// How ranks find each other: rank, size, hosts, and small exchanges outside the datapath. Over MPI in programs; over
-// threads of one process in tests.
+// How ranks find each other: rank, size, hosts, and small exchanges outside the datapath. Over MPI
+// in programs; over threads of one process in tests.
 #pragma once
 
 #include <memory>
@@ -32,15 +32,16 @@ class Bootstrap {
   double sum(double mine);
   bool all(bool mine);
   std::vector<std::string> all_gather(const std::string& mine);
-  /// Index of the host of each rank, in order of first appearance; ranks of one host need not be neighbours.
+  /// Index of the host of each rank, in order of first appearance; ranks of one host need not be
+  /// neighbours.
   std::vector<int> host_indices() const;
   int host_count() const;
-  int local_rank() const;   // index among the ranks of this host
+  int local_rank() const;  // index among the ranks of this host
   int local_size() const;
 };
 
-/// Over MPI_COMM_WORLD; MPI is initialised (SERIALIZED). `ranks_per_host` > 0 makes virtual hosts of that many
-/// consecutive ranks (of one real host).
+/// Over MPI_COMM_WORLD; MPI is initialised (SERIALIZED). `ranks_per_host` > 0 makes virtual hosts
+/// of that many consecutive ranks (of one real host).
 std::unique_ptr<Bootstrap> make_mpi_bootstrap(int ranks_per_host = 0);
 
 /// n bootstraps for n threads of this process, host "thread-host" (or virtual hosts).

@@ -96,8 +96,8 @@ class MpiBootstrap final : public Bootstrap {
     if (mine.size() <= envelope.bytes.size()) std::ranges::copy(mine, envelope.bytes.begin());
     std::vector<Envelope> all(static_cast<std::size_t>(size_));
     MPI_Request request = MPI_REQUEST_NULL;
-    CHECK_MPI(MPI_Iallgather(&envelope, sizeof envelope, MPI_BYTE, all.data(), sizeof envelope, MPI_BYTE, comm_,
-                             &request));
+    CHECK_MPI(MPI_Iallgather(&envelope, sizeof envelope, MPI_BYTE, all.data(), sizeof envelope,
+                             MPI_BYTE, comm_, &request));
     wait(request);
     const bool one_exchange = std::ranges::all_of(
         all, [](const Envelope& e) { return e.length <= static_cast<MPI_Count>(e.bytes.size()); });
@@ -113,7 +113,8 @@ class MpiBootstrap final : public Bootstrap {
     std::array<std::byte, 56> bytes{};
   };
 
-  /// MPI's own blocking calls spin: with more ranks than cores they cost a time slice each. This one gives the core away.
+  /// MPI's own blocking calls spin: with more ranks than cores they cost a time slice each. This
+  /// one gives the core away.
   static void wait(MPI_Request& request) {
     int done = 0;
     CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
@@ -133,8 +134,9 @@ class MpiBootstrap final : public Bootstrap {
     }
     std::vector<std::byte> everything(static_cast<std::size_t>(at.back()));
     MPI_Request request = MPI_REQUEST_NULL;
-    CHECK_MPI(MPI_Iallgatherv_c(mine.data(), static_cast<MPI_Count>(mine.size()), MPI_BYTE, everything.data(),
-                                lengths.data(), at.data(), MPI_BYTE, comm_, &request));
+    CHECK_MPI(MPI_Iallgatherv_c(mine.data(), static_cast<MPI_Count>(mine.size()), MPI_BYTE,
+                                everything.data(), lengths.data(), at.data(), MPI_BYTE, comm_,
+                                &request));
     wait(request);
     std::vector<std::vector<std::byte>> parts;
     for (std::size_t r = 0; r < lengths.size(); ++r) {

@@ -1,14 +1,17 @@
-// Communicator: the communication operations of one group, on some transport. An operation is prepared once (memory
-// resolved, schedule expanded, peers' addresses exchanged) and run many times; run() allocates and looks up nothing.
+// Communicator: the communication operations of one group, on some transport. An operation is
+// prepared once (memory resolved, schedule expanded, peers' addresses exchanged) and run many
+// times; run() allocates and looks up nothing.
 //
 //   auto session = find_transport("shm").open(bootstrap, arena, options);
 //   Communicator& comm = session->communicator(group);
-//   OperationId op = comm.prepare(Operation{.kind = OperationKind::all_gather, .in = x, .out = y, .counts = {...}});
-//   session->commit();                 // collective over the world, once, after all prepare() of all communicators
-//   comm.run(op, stream);              // on the stream's thread; recorded
+//   OperationId op = comm.prepare(Operation{.kind = OperationKind::all_gather, .in = x, .out = y,
+//   .counts = {...}}); session->commit();                 // collective over the world, once, after
+//   all prepare() of all communicators comm.run(op, stream);              // on the stream's
+//   thread; recorded
 //
-// Wrong: prepare() in another order than the other members; run() before commit(); an all_reduce whose in and out are
-// the same memory (repeated sums overflow, and rounds would read what they wrote).
+// Wrong: prepare() in another order than the other members; run() before commit(); an all_reduce
+// whose in and out are the same memory (repeated sums overflow, and rounds would read what they
+// wrote).
 #pragma once
 
 #include <atomic>
@@ -32,12 +35,18 @@ namespace weft {
 using OperationId = int;
 
 enum class OperationKind : std::uint8_t {
-  all_gather, all_reduce, reduce_scatter, broadcast, all_to_all_v, point_to_point,
+  all_gather,
+  all_reduce,
+  reduce_scatter,
+  broadcast,
+  all_to_all_v,
+  point_to_point,
 };
 std::string_view to_string(OperationKind kind);
 
-/// Counts of an all_to_all_v that are known at run time only, read when run() starts: rows for peer p are the sum of
-/// entries [p*per_peer, (p+1)*per_peer). Capacity is the size of `in` and `out`; more is Error(failed).
+/// Counts of an all_to_all_v that are known at run time only, read when run() starts: rows for peer
+/// p are the sum of entries [p*per_peer, (p+1)*per_peer). Capacity is the size of `in` and `out`;
+/// more is Error(failed).
 struct RunTimeCounts {
   const std::int32_t* send = nullptr;
   const std::int32_t* recv = nullptr;
@@ -47,42 +56,46 @@ struct RunTimeCounts {
 
 struct PointToPoint {
   bool send = true;
-  int peer = 0;       // index in the group
+  int peer = 0;  // index in the group
   BoundView data{};
 };
 
 struct Operation {
   OperationKind kind = OperationKind::all_reduce;
-  BoundView in{}, out{};                // contiguous, inside the session's arena
-  std::vector<Index> counts{};          // as in patterns Collective, elements
+  BoundView in{}, out{};        // contiguous, inside the session's arena
+  std::vector<Index> counts{};  // as in patterns Collective, elements
   std::vector<Index> recv_counts{};
   std::optional<RunTimeCounts> run_time{};
   int root = 0;
   std::vector<PointToPoint> members{};  // point_to_point: posted together, then all waited for
   DType dtype = DType::f32;
-  std::string label{};                  // for errors: which step
+  std::string label{};  // for errors: which step
 };
 
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  int rank() const { return rank_; }            // index in the group
+  int rank() const { return rank_; }  // index in the group
   int size() const { return static_cast<int>(ranks_.size()); }
-  const std::vector<Rank>& ranks() const { return ranks_; }   // global
+  const std::vector<Rank>& ranks() const { return ranks_; }  // global
   Dimension dim() const { return dim_; }
 
-  /// Makes an operation ready. Local; every member prepares the same operations in the same order (point-to-point: FIFO
-  /// per ordered pair). Throws Error(usage) on counts or views that do not fit.
+  /// Makes an operation ready. Local; every member prepares the same operations in the same order
+  /// (point-to-point: FIFO per ordered pair). Throws Error(usage) on counts or views that do not
+  /// fit.
   OperationId prepare(const Operation& operation);
-  /// Does it, on the calling thread, which is the stream's. Ends when this rank's output is complete and its input may be
-  /// overwritten. Throws Error(timed_out) naming the peers that are missing.
+  /// Does it, on the calling thread, which is the stream's. Ends when this rank's output is
+  /// complete and its input may be overwritten. Throws Error(timed_out) naming the peers that are
+  /// missing.
   void run(OperationId id, Stream& stream);
   /// What is happening now, for the watchdog: label of the operation in progress, or null.
   const char* in_progress() const { return in_progress_.load(std::memory_order_relaxed); }
 
  protected:
   Communicator(std::vector<Rank> ranks, int rank, Dimension dim);
-  const Operation& operation(OperationId id) const { return operations_[static_cast<std::size_t>(id)]; }
+  const Operation& operation(OperationId id) const {
+    return operations_[static_cast<std::size_t>(id)];
+  }
   std::size_t prepared() const { return operations_.size(); }
 
  private:
@@ -97,9 +110,9 @@ class Communicator {
 };
 
 struct SessionOptions {
-  std::string algorithm;                    // of the transport's list; empty: its first
+  std::string algorithm;  // of the transport's list; empty: its first
   std::chrono::duration<double> timeout{60};
-  bool oversubscribed = false;              // more ranks than cores: waits yield at once, then sleep
+  bool oversubscribed = false;  // more ranks than cores: waits yield at once, then sleep
 };
 
 /// All communicators of one rank over one transport and one arena.
@@ -108,11 +121,11 @@ class Session {
   virtual ~Session() = default;
   /// The communicator of a group this rank belongs to; the same object for an equal group.
   virtual Communicator& communicator(const Group& group) = 0;
-  /// Collective over the world: exchanges what the prepared operations need of each other. May be called again after more
-  /// prepare().
+  /// Collective over the world: exchanges what the prepared operations need of each other. May be
+  /// called again after more prepare().
   virtual void commit() = 0;
-  /// What this rank posted since clear(). `flow_source` is "recorded" where the transport sees its messages; empty where it
-  /// does not (mpi), and the ledger stays empty.
+  /// What this rank posted since clear(). `flow_source` is "recorded" where the transport sees its
+  /// messages; empty where it does not (mpi), and the ledger stays empty.
   virtual FlowRecorder& recorder() = 0;
   virtual std::string_view flow_source() const = 0;
 };
@@ -121,7 +134,7 @@ class Session {
 struct TransportInfo {
   std::string_view name;
   std::string_view summary;
-  std::vector<std::string_view> algorithms;   // first is the default
+  std::vector<std::string_view> algorithms;  // first is the default
   /// Why it cannot be used by these ranks, in one line; empty if it can. Collective.
   std::function<std::string(Bootstrap&)> unavailable;
   std::function<std::unique_ptr<Session>(Bootstrap&, Arena&, const SessionOptions&)> open;

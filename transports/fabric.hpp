@@ -1,4 +1,5 @@
-// Inventory of what the ranks run on: hosts, cores, NUMA, caches, memory, network interfaces and their rates.
+// Inventory of what the ranks run on: hosts, cores, NUMA, caches, memory, network interfaces and
+// their rates.
 #pragma once
 
 #include <string>
@@ -10,18 +11,18 @@ namespace weft {
 
 struct NetworkInterface {
   std::string name;
-  double link_gbps = 0;        // Gbit/s; 0: unknown (sysfs says -1 or nothing)
-  std::string rate_source;     // "sysfs", "sysfs (nominal: veth)", "--link-rate", or why it is unknown
-  int numa = -1;               // -1: unknown
+  double link_gbps = 0;     // Gbit/s; 0: unknown (sysfs says -1 or nothing)
+  std::string rate_source;  // "sysfs", "sysfs (nominal: veth)", "--link-rate", or why it is unknown
+  int numa = -1;            // -1: unknown
 };
 
 struct HostInventory {
   std::string host, cpu, kernel;
-  int cores = 0;               // usable by this process (affinity mask)
-  int numa_nodes = 0;          // 0: unknown
-  double cpu_quota = 0;        // cores by cgroup quota; 0: none
+  int cores = 0;         // usable by this process (affinity mask)
+  int numa_nodes = 0;    // 0: unknown
+  double cpu_quota = 0;  // cores by cgroup quota; 0: none
   Bytes memory = 0, last_level_cache = 0;
-  std::vector<NetworkInterface> interfaces;   // up, without loopback
+  std::vector<NetworkInterface> interfaces;  // up, without loopback
 };
 
 /// Reads this host (hwloc, sysfs). Unknown things stay unknown, nothing throws.

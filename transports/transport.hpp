@@ -1,8 +1,8 @@
 // Transport: what a new one-sided wire implements; it inherits every collective from the schedules
 // (scheduled_communicator). Setup is collective; the datapath is put, signal, wait.
 //
-// Ordering promise: data of puts to a peer issued before signal() on the same channel are visible to the peer when
-// its wait() has seen that signal. Nothing else is ordered.
+// Ordering promise: data of puts to a peer issued before signal() on the same channel are visible
+// to the peer when its wait() has seen that signal. Nothing else is ordered.
 #pragma once
 
 #include <memory>
@@ -27,34 +27,42 @@ inline constexpr std::uint16_t kChannelsPerComm = 2;
 class Transport {
  public:
   virtual ~Transport() = default;
-  /// Copies n bytes from this rank's arena at `source` to the peer's arena at `destination`. Records nothing; the caller does.
+  /// Copies n bytes from this rank's arena at `source` to the peer's arena at `destination`.
+  /// Records nothing; the caller does.
   virtual void put(Channel channel, Bytes source, Bytes destination, Bytes n) = 0;
   /// Adds one to the peer's counter of this channel (comm, id, this rank).
   virtual void signal(Channel channel) = 0;
-  /// Returns when this rank's counter of (comm, id, peer) has reached `at_least` (counts never go back). Throws
-  /// Error(timed_out) naming peer, host and `what`.
+  /// Returns when this rank's counter of (comm, id, peer) has reached `at_least` (counts never go
+  /// back). Throws Error(timed_out) naming peer, host and `what`.
   virtual void wait(Channel channel, std::uint64_t at_least, const char* what) = 0;
   /// This rank's puts are complete and their sources may be overwritten.
   virtual void flush() = 0;
-  /// Ids 0 .. max_comms()-1 exist. Communicators that share a rank have different ids; others may have the same.
+  /// Ids 0 .. max_comms()-1 exist. Communicators that share a rank have different ids; others may
+  /// have the same.
   virtual CommId max_comms() const = 0;
 };
 
-/// A Session whose communicators run schedules on `transport`. `arena` is already shared with the peers by the
-/// transport. Each commit() takes from the arena: scratch for the neediest of its operations (they run one at a time), and
-/// run_time_control_bytes(group size) for each communicator with run-time counts.
-std::unique_ptr<Session> make_scheduled_session(Bootstrap& bootstrap, Arena& arena, std::unique_ptr<Transport> transport,
+/// A Session whose communicators run schedules on `transport`. `arena` is already shared with the
+/// peers by the transport. Each commit() takes from the arena: scratch for the neediest of its
+/// operations (they run one at a time), and run_time_control_bytes(group size) for each
+/// communicator with run-time counts.
+std::unique_ptr<Session> make_scheduled_session(Bootstrap& bootstrap, Arena& arena,
+                                                std::unique_ptr<Transport> transport,
                                                 const SessionOptions& options);
 
-/// Arena bytes that run-time counts need for one communicator: receivers publish there where a sender shall put.
+/// Arena bytes that run-time counts need for one communicator: receivers publish there where a
+/// sender shall put.
 constexpr Bytes run_time_control_bytes(int group_size) { return Bytes{128} * group_size; }
 
-/// The load/store wire inside a host. Maps every rank's arena; throws Error(usage) where the system refuses.
-std::unique_ptr<Transport> make_shm_transport(Bootstrap& bootstrap, Arena& arena, const SessionOptions& options);
+/// The load/store wire inside a host. Maps every rank's arena; throws Error(usage) where the system
+/// refuses.
+std::unique_ptr<Transport> make_shm_transport(Bootstrap& bootstrap, Arena& arena,
+                                              const SessionOptions& options);
 std::string shm_unavailable(Bootstrap& bootstrap);
 
 /// MPI's own collectives: the baseline.
 std::string mpi_unavailable(Bootstrap& bootstrap);
-std::unique_ptr<Session> make_mpi_session(Bootstrap& bootstrap, Arena& arena, const SessionOptions& options);
+std::unique_ptr<Session> make_mpi_session(Bootstrap& bootstrap, Arena& arena,
+                                          const SessionOptions& options);
 
 }  // namespace weft
