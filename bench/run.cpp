@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 
@@ -60,7 +61,10 @@ class Run {
         pattern_(pattern),
         bootstrap_(bootstrap),
         launch_id_(bootstrap.all_gather(make_launch_id()).front()),
-        backend_(make_host_backend()) {}
+        backend_(make_host_backend()),
+        watchdog_(
+            options.timeout, [this](double seconds) { expire(seconds); },
+            [this](int signal) { interrupt(signal); }) {}
 
   ExitCode go() {
     together(bootstrap_, [&] {
@@ -110,14 +114,12 @@ class Run {
     runner_ = std::make_unique<Runner>(
         RunContext{options_, plan_, bootstrap_, *backend_, writer_.get(), launch_id_, copy_limit_,
                    threads, cpus_.cores, cpus_.oversubscribed, cpus_.binding});
-    Watchdog watchdog(options_.timeout, [this](double seconds) { expire(seconds); });
-    runner_->set_watchdog(&watchdog);
+    runner_->set_watchdog(&watchdog_);
     const bool show = bootstrap_.rank() == 0 && isatty(STDERR_FILENO) != 0;
     run_benchmarks(plan_, *runner_, options_.benchmark_arguments, bootstrap_.rank(),
                    [show](const Cell& cell, int index, int count) {
                      if (show) fmt::print(stderr, "[{}/{}] {}\n", index, count, cell.id);
                    });
-    runner_->set_watchdog(nullptr);
   }
 
   void expire(double seconds) {
@@ -129,6 +131,14 @@ class Run {
         rank, bootstrap_.hosts()[rank], seconds, activity());
     close(ExitCode::timed_out, message);
     leave_alone(bootstrap_.rank(), ExitCode::timed_out, message);
+  }
+
+  // Rows are on disk already; this adds why there are no more. Exit code 3: measured in part, nothing can be said of the rest.
+  void interrupt(int signal) {
+    const std::string message =
+        fmt::format("ended by signal {} ({}) while {}; rows measured so far are kept", signal, strsignal(signal), activity());
+    close(ExitCode::inconclusive, message);
+    leave_alone(bootstrap_.rank(), ExitCode::inconclusive, message);
   }
 
   ExitCode verdict() {
@@ -173,6 +183,7 @@ class Run {
   std::unique_ptr<RowWriter> writer_;
   std::optional<StatusFile> status_;
   std::unique_ptr<Runner> runner_;
+  Watchdog watchdog_;   // last: it looks at all the others
 };
 
 void apply_scene(Options& options, const Pattern& pattern) {

@@ -12,9 +12,9 @@ namespace {
 
 // Multiply-adds. A reference that costs less than the first is compared whole; of a larger one,
 // elements are sampled up to the second per tensor slot: about a tenth of a second each.
-constexpr double kWholeBudget = 6e7;
-constexpr double kSampleBudget = 2e7;
-constexpr Index kFewestSamples = 4, kMostSamples = 256;
+constexpr double kWholeBudget = 1.5e7;
+constexpr double kSampleBudget = 5e6;
+constexpr Index kFewestSamples = 4, kMostSamples = 100;
 
 double multiply_adds(const Program& program) {
   double flops = 0;
@@ -27,19 +27,29 @@ double multiply_adds(const Program& program) {
   return flops / 2;
 }
 
-// Elements of an n-element block to compare: all, or the two ends and points spread by a
-// multiplicative walk.
-std::vector<Index> chosen_elements(Index n, Index count) {
-  std::vector<Index> chosen;
-  if (count >= n) {
-    for (Index i = 0; i < n; ++i) chosen.push_back(i);
-    return chosen;
-  }
-  chosen = {0, n - 1};
+// `count` of n positions: the two ends, and others spread by a multiplicative walk.
+std::vector<Index> spread(Index n, Index count) {
+  std::vector<Index> chosen{0};
+  if (n > 1 && count > 1) chosen.push_back(n - 1);
   std::uint64_t state = 0x9e3779b97f4a7c15ULL;
-  while (static_cast<Index>(chosen.size()) < count) {
+  while (static_cast<Index>(chosen.size()) < std::min(n, count)) {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
     chosen.push_back(static_cast<Index>((state >> 16) % static_cast<std::uint64_t>(n)));
+  }
+  return chosen;
+}
+
+// Elements of a block to compare: all, or where few rows cross few columns, because elements of one row (or column) share most of
+// what they cost.
+std::vector<Index> chosen_elements(const Tensor& tensor, Index count) {
+  std::vector<Index> chosen;
+  if (count >= tensor.elements()) {
+    for (Index i = 0; i < tensor.elements(); ++i) chosen.push_back(i);
+    return chosen;
+  }
+  const Index side = std::max<Index>(1, static_cast<Index>(std::sqrt(static_cast<double>(count))));
+  for (Index row : spread(tensor.rows, side)) {
+    for (Index col : spread(tensor.cols, side)) chosen.push_back(row * tensor.cols + col);
   }
   return chosen;
 }
@@ -137,7 +147,7 @@ void ResultCheck::check_slot(const Execution& execution, const Tensor& tensor, T
     }
   }
   const std::byte* data = execution.address(id, slot);
-  for (Index i : chosen_elements(tensor.elements(), samples)) {
+  for (Index i : chosen_elements(tensor, samples)) {
     const Index row = tensor.row_offset + i / tensor.cols,
                 col = tensor.col_offset + i % tensor.cols;
     const Bounded want = reference_->element(tensor.name, global_slot, row, col);

@@ -2,11 +2,31 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 
 namespace weft {
+namespace {
 
-Watchdog::Watchdog(double seconds, std::function<void(double)> expired)
-    : seconds_(seconds), expired_(std::move(expired)), thread_([this] { watch(); }) {}
+constexpr double kLongestPeriod = 0.1;   // seconds until a signal is noticed
+
+// A handler may do little more than this; the thread does the rest.
+volatile std::sig_atomic_t last_signal = 0;
+
+void handle_signals(void (*handler)(int)) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    // nohup and background jobs have some of them ignored, and mean it.
+    if (std::signal(signal, handler) == SIG_IGN) std::signal(signal, SIG_IGN);
+  }
+}
+
+}  // namespace
+
+Watchdog::Watchdog(double seconds, std::function<void(double)> expired,
+                   std::function<void(int)> interrupted)
+    : seconds_(seconds), expired_(std::move(expired)), interrupted_(std::move(interrupted)) {
+  handle_signals([](int signal) { last_signal = signal; });
+  thread_ = std::thread([this] { watch(); });
+}
 
 Watchdog::~Watchdog() {
   {
@@ -15,15 +35,17 @@ Watchdog::~Watchdog() {
   }
   stop_.notify_all();
   thread_.join();
+  handle_signals(SIG_DFL);
 }
 
 void Watchdog::watch() {
   using clock = std::chrono::steady_clock;
-  const auto period = std::chrono::duration<double>(std::clamp(seconds_ / 10, 0.01, 1.0));
+  const auto period = std::chrono::duration<double>(std::clamp(seconds_ / 10, 0.01, kLongestPeriod));
   std::uint64_t seen = beats_.load(std::memory_order_relaxed);
   auto since = clock::now();
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, period, [this] { return stopping_; })) {
+    if (last_signal != 0) return interrupted_(last_signal);
     const std::uint64_t beats = beats_.load(std::memory_order_relaxed);
     if (beats != seen) {
       seen = beats;

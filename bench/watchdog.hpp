@@ -1,4 +1,5 @@
-// Ends a run that has stopped making progress, whatever it waits in: no hang.
+// Ends a run that has stopped making progress, whatever it waits in, and one that is asked to end by a signal: no hang, and the
+// files get their last word.
 #pragma once
 
 #include <atomic>
@@ -12,11 +13,12 @@
 
 namespace weft {
 
-/// A thread that watches one rank. `expired` is called once, on that thread, when beat() was not
-/// called for `seconds`; it gets the time and must end the process.
+/// A thread that watches one rank. `expired` is called, on that thread, when beat() was not called for `seconds`; it gets the
+/// time. `interrupted` is called when SIGINT, SIGTERM or SIGHUP came; it gets the signal. Each must end the process.
+/// One watchdog a process: while it lives, these signals are its own.
 class Watchdog {
  public:
-  Watchdog(double seconds, std::function<void(double)> expired);
+  Watchdog(double seconds, std::function<void(double)> expired, std::function<void(int)> interrupted);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -29,6 +31,7 @@ class Watchdog {
 
   double seconds_;
   std::function<void(double)> expired_;
+  std::function<void(int)> interrupted_;
   std::atomic<std::uint64_t> beats_{0};
   std::mutex mutex_;
   std::condition_variable stop_;

@@ -15,7 +15,7 @@ suite_help() {
   --results DIR      where the run's folder is made (default results/)
   -- OPTIONS         all that follows goes to each program (their --help lists it)
 
-In the run's folder: rows.csv (all rows), rows-PATTERN.json, flows-PATTERN.csv, PATTERN.log, status-PATTERN.json.
+In the run's folder: rows.csv (all rows), rows-PATTERN.json, flows-PATTERN.csv, PATTERN.log, status-PATTERN.json, verdict.txt.
 
 Exit codes, taken from the programs' status files: 0 all fine, 1 a verification failed, 2 usage or environment,
 3 inconclusive (a program was killed before it had finished), 4 timed out. Of several, the first of 1 4 2 3.
@@ -80,15 +80,26 @@ suite_run() {
   trap - INT TERM HUP
   say ""
   say "Verdict ($folder)"
-  python3 "$weft_root/scripts/verdict.py" "$folder" "${weft_patterns[@]}"
+  python3 "$weft_root/scripts/verdict.py" "$folder" "${weft_patterns[@]}" | tee -p "$folder/verdict.txt"
+  return "${PIPESTATUS[0]}"
+}
+
+# suite_default OPTION VALUE: adds both to options, unless OPTION is passed on: the programs take an option once.
+suite_default() {
+  local word
+  for word in "${suite_passed_on[@]}"; do
+    [[ ${word%%=*} == "$1" ]] && return 0
+  done
+  options+=("$1" "$2")
 }
 
 # In the background and waited for, so that a signal to this shell alone reaches the program at once.
 suite_program() {
-  local folder=$1 pattern=$2 out tee_pid options
+  local folder=$1 pattern=$2 out tee_pid options=()
   shift 2
-  options=(--transport "$suite_transport" --model "$suite_model" --phase "compute,comm,serial,overlap")
-  ((suite_quick)) && options+=(--min-time 0 --max-time 0.1)
+  suite_default --transport "$suite_transport"
+  suite_default --model "$suite_model"
+  ((suite_quick)) && suite_default --min-time 0 && suite_default --max-time 0.1
   exec {out}> >(tee -p "$folder/$pattern.log")
   tee_pid=$!
   "$@" "$weft_bin/weft-$pattern" "${options[@]}" --csv "$folder/rows.csv" \

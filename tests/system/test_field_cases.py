@@ -152,8 +152,7 @@ def test_decimal_comma(folder):
         pytest.skip("localedef and the locale sources (package locales) are needed")
     made = run(["localedef", "-i", "de_DE", "-f", "UTF-8", folder / "de_DE.UTF-8"])
     assert (folder / "de_DE.UTF-8").exists(), made
-    options = ("--transport", "mpi,shm", "--model", "tiny", "--precision", "0.5%", "--min-time", "0.02", "--max-time", "0.05", "--link-rate",
-               "12.5")
+    options = ("--transport", "mpi,shm", "--model", "tiny", "--precision", "0.5%", "--min-time", "0.02", "--max-time", "0.05")
     heads = {}
     for name, env in (("de", {"LOCPATH": folder, "LC_ALL": "de_DE.UTF-8"}), ("c", {"LC_ALL": "C"})):
         csv, document = folder / f"{name}.csv", folder / f"{name}.json"

@@ -1,6 +1,7 @@
 # label: slurm
 """weft under a Slurm of one machine: the job script, both launchers, and a srun that brings no PMI."""
 import json
+import os
 import shutil
 
 import pytest
@@ -51,7 +52,6 @@ def test_job_with_mpiexec(lab, folder):
     srun = tools / "srun"
     srun.write_text(f'#!/bin/sh\n[ "$1" = --mpi=list ] && echo none && exit 0\nexec {shutil.which("srun")} "$@"\n')
     srun.chmod(0o755)
-    import os
     result = submit(lab, folder, SBATCH, path=f"{tools}:{os.environ['PATH']}", cwd=folder)
     assert "mpiexec" in check_job(result, folder / "results", folder / "job.out")
 
@@ -87,9 +87,10 @@ def test_srun_without_pmi_is_refused(lab, folder):
 def test_time_limit_keeps_the_rows(lab, folder):
     """scancel in the middle: what was measured is whole, and the status says so."""
     csv = folder / "r.csv"
-    result = lab.run(["sbatch", "-W", "-n", 2, "--output", folder / "job.out", "--signal=TERM@2", "--wrap",
-                      f"sleep 4; scancel --signal=TERM $SLURM_JOB_ID & srun --mpi=pmi2 {program('tp-allgather')} --transport shm "
-                      f"--sizes 4K:16M:x2 --min-time 0.3 --max-time 0.5 --csv {csv}; code=$?; wait; exit $code"], timeout=90)
+    result = lab.run(["sbatch", "-W", "-n", 2, "--output", folder / "job.out", "--wrap",
+                      f"( until [ -e {csv} ] && [ $(wc -l <{csv}) -gt 1 ]; do sleep 0.1; done; scancel --signal=TERM $SLURM_JOB_ID ) & "
+                      f"srun --mpi=pmi2 {program('tp-allgather')} --transport shm --sizes 4K:16M:x2 --min-time 0.3 --max-time 0.5 "
+                      f"--csv {csv}; code=$?; wait; exit $code"], timeout=200)
     assert result.code != 0
     rows = assert_all_verified(read_rows(csv))
     assert rows
