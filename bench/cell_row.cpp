@@ -83,7 +83,7 @@ Packets packets_of_all(const FlowLedger& ledger, Bytes mtu) {
 
 void add_flow_columns(Row& row, const RunContext& context, const IterationTraffic& traffic) {
   const FlowLedger& ledger = traffic.ledger;
-  const auto& sizes = ledger.message_sizes();
+  const std::vector<Bytes> sizes = ledger.message_sizes();
   const Bytes up = ledger.bytes(MessageKind::payload, Network::scale_up);
   const Bytes out = ledger.bytes(MessageKind::payload, Network::scale_out);
   row.set("bytes_wire", ledger.bytes(MessageKind::payload));
@@ -137,12 +137,11 @@ std::string needs_of(const std::vector<const BoundCommunication*>& steps) {
   return reduces ? "reliable, ordered, exactly once" : "reliable, ordered";
 }
 
-std::string packet_text(const std::vector<Flow>& flows, Bytes mtu, std::int64_t& count) {
+std::string packet_text(const std::vector<Bytes>& messages, Bytes mtu, std::int64_t& count) {
   std::map<Bytes, std::int64_t, std::greater<>> payloads;
-  for (const Flow& flow : flows) {
-    const Bytes message = flow.messages > 0 ? flow.bytes / flow.messages : 0;
-    if (message / mtu > 0) payloads[mtu] += message / mtu * flow.messages;
-    if (message % mtu > 0) payloads[message % mtu] += flow.messages;
+  for (Bytes message : messages) {
+    if (message / mtu > 0) payloads[mtu] += message / mtu;
+    if (message % mtu > 0) payloads[message % mtu] += 1;
   }
   std::vector<std::string> parts;
   for (const auto& [size, packets] : payloads) {
@@ -153,7 +152,8 @@ std::string packet_text(const std::vector<Flow>& flows, Bytes mtu, std::int64_t&
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void add_flows(TrafficLine& line, const DimensionTraffic& traffic, Bytes mtu) {
+void add_flows(TrafficLine& line, const DimensionTraffic& traffic,
+               const std::vector<Bytes>& messages, Bytes mtu) {
   const FlowStatistics statistics = statistics_of(traffic.flows);
   line.flows_per_sender =
       static_cast<double>(statistics.flows) / static_cast<double>(traffic.senders.size());
@@ -163,7 +163,7 @@ void add_flows(TrafficLine& line, const DimensionTraffic& traffic, Bytes mtu) {
   // Queue pairs share a pair's bytes evenly, so q of them add log2 q bits to the entropy.
   const int queue_pairs[] = {1, 4, 16};
   for (int i = 0; i < 3; ++i) line.effective_flows[i] = statistics.effective_flows * queue_pairs[i];
-  line.packet_sizes = packet_text(traffic.flows, mtu, line.packets);
+  line.packet_sizes = packet_text(messages, mtu, line.packets);
   const bool out = std::ranges::any_of(
       traffic.flows, [](const Flow& f) { return f.network == Network::scale_out; });
   const bool up = std::ranges::any_of(traffic.flows,
@@ -277,7 +277,8 @@ std::vector<TrafficLine> traffic_lines_of(const RunContext& context, const Cell&
     line.hidden_share = line.utilisation = std::nan("");
     line.needs = needs_of(of_dim);
     const auto found = flows.find(dim);
-    if (found != flows.end()) add_flows(line, found->second, context.options.mtu);
+    if (found != flows.end())
+      add_flows(line, found->second, traffic.ledger.message_sizes(dim), context.options.mtu);
     if (traffic.recorded) line.flow_source = "recorded";
     lines.push_back(std::move(line));
   }

@@ -109,12 +109,19 @@ std::string shape_text(const Plan& plan, const Case& c) {
                      o.layers);
 }
 
+// "tp2.dp4"; the order of ranks only where it is not the usual one.
+std::string layout_text(const Layout& layout) {
+  const std::string text = layout.text(), sizes = text.substr(0, text.find(' '));
+  return layout.order() == LayoutSpec{}.order ? sizes : sizes + "@" + layout.order();
+}
+
 std::string cell_id(const Plan& plan, const Case& c, const Cell& cell) {
   const std::string options = plan.options_text(c);
   return fmt::format("{}/{}/{}/{}/{}{}{}/{}.{}/{}", plan.pattern->name,
                      c.sweep ? "sweep" : to_string(c.options.direction), shape_text(plan, c),
-                     to_string(c.options.dtype), plan.layout.text(), options.empty() ? "" : "/",
-                     options, cell.transport, cell.algorithm, to_string(cell.phase));
+                     to_string(c.options.dtype), layout_text(plan.layout),
+                     options.empty() ? "" : "/", options, cell.transport, cell.algorithm,
+                     to_string(cell.phase));
 }
 
 }  // namespace

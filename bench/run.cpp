@@ -133,10 +133,12 @@ class Run {
     leave_alone(bootstrap_.rank(), ExitCode::timed_out, message);
   }
 
-  // Rows are on disk already; this adds why there are no more. Exit code 3: measured in part, nothing can be said of the rest.
+  // Rows are on disk already; this adds why there are no more. Exit code 3: measured in part,
+  // nothing can be said of the rest.
   void interrupt(int signal) {
     const std::string message =
-        fmt::format("ended by signal {} ({}) while {}; rows measured so far are kept", signal, strsignal(signal), activity());
+        fmt::format("ended by signal {} ({}) while {}; rows measured so far are kept", signal,
+                    strsignal(signal), activity());
     close(ExitCode::inconclusive, message);
     leave_alone(bootstrap_.rank(), ExitCode::inconclusive, message);
   }
@@ -183,7 +185,7 @@ class Run {
   std::unique_ptr<RowWriter> writer_;
   std::optional<StatusFile> status_;
   std::unique_ptr<Runner> runner_;
-  Watchdog watchdog_;   // last: it looks at all the others
+  Watchdog watchdog_;  // last: it looks at all the others
 };
 
 void apply_scene(Options& options, const Pattern& pattern) {

@@ -39,8 +39,8 @@ std::vector<Index> spread(Index n, Index count) {
   return chosen;
 }
 
-// Elements of a block to compare: all, or where few rows cross few columns, because elements of one row (or column) share most of
-// what they cost.
+// Elements of a block to compare: all, or where few rows cross few columns, because elements of one
+// row (or column) share most of what they cost.
 std::vector<Index> chosen_elements(const Tensor& tensor, Index count) {
   std::vector<Index> chosen;
   if (count >= tensor.elements()) {

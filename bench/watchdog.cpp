@@ -7,7 +7,7 @@
 namespace weft {
 namespace {
 
-constexpr double kLongestPeriod = 0.1;   // seconds until a signal is noticed
+constexpr double kLongestPeriod = 0.1;  // seconds until a signal is noticed
 
 // A handler may do little more than this; the thread does the rest.
 volatile std::sig_atomic_t last_signal = 0;
@@ -40,7 +40,8 @@ Watchdog::~Watchdog() {
 
 void Watchdog::watch() {
   using clock = std::chrono::steady_clock;
-  const auto period = std::chrono::duration<double>(std::clamp(seconds_ / 10, 0.01, kLongestPeriod));
+  const auto period =
+      std::chrono::duration<double>(std::clamp(seconds_ / 10, 0.01, kLongestPeriod));
   std::uint64_t seen = beats_.load(std::memory_order_relaxed);
   auto since = clock::now();
   std::unique_lock lock(mutex_);

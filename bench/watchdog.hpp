@@ -1,5 +1,5 @@
-// Ends a run that has stopped making progress, whatever it waits in, and one that is asked to end by a signal: no hang, and the
-// files get their last word.
+// Ends a run that has stopped making progress, whatever it waits in, and one that is asked to end
+// by a signal: no hang, and the files get their last word.
 #pragma once
 
 #include <atomic>
@@ -13,12 +13,14 @@
 
 namespace weft {
 
-/// A thread that watches one rank. `expired` is called, on that thread, when beat() was not called for `seconds`; it gets the
-/// time. `interrupted` is called when SIGINT, SIGTERM or SIGHUP came; it gets the signal. Each must end the process.
-/// One watchdog a process: while it lives, these signals are its own.
+/// A thread that watches one rank. `expired` is called, on that thread, when beat() was not called
+/// for `seconds`; it gets the time. `interrupted` is called when SIGINT, SIGTERM or SIGHUP came; it
+/// gets the signal. Each must end the process. One watchdog a process: while it lives, these
+/// signals are its own.
 class Watchdog {
  public:
-  Watchdog(double seconds, std::function<void(double)> expired, std::function<void(int)> interrupted);
+  Watchdog(double seconds, std::function<void(double)> expired,
+           std::function<void(int)> interrupted);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;

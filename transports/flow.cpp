@@ -118,7 +118,7 @@ FlowLedger::FlowLedger(std::vector<Message> messages) {
     if (m.bytes <= 0) continue;
     flows_.push_back(
         {m.source, m.destination, m.channel, m.kind, m.dim, m.network, /*messages=*/1, m.bytes});
-    if (m.kind == MessageKind::payload) sizes_.push_back(m.bytes);
+    if (m.kind == MessageKind::payload) sizes_.push_back({m.bytes, m.dim});
   }
   combine(flows_);
   std::sort(sizes_.begin(), sizes_.end());
@@ -137,11 +137,25 @@ Bytes FlowLedger::bytes(MessageKind kind, Network network) const {
   return sum;
 }
 
+std::vector<Bytes> FlowLedger::message_sizes() const {
+  std::vector<Bytes> sizes;
+  for (const MessageSize& size : sizes_) sizes.push_back(size.bytes);
+  return sizes;
+}
+
+std::vector<Bytes> FlowLedger::message_sizes(Dimension dim) const {
+  std::vector<Bytes> sizes;
+  for (const MessageSize& size : sizes_) {
+    if (size.dim == dim) sizes.push_back(size.bytes);
+  }
+  return sizes;
+}
+
 void FlowLedger::merge(const FlowLedger& other) {
   flows_.reserve(flows_.size() + other.flows_.size());  // keeps self-merging valid
   std::copy_n(other.flows_.begin(), other.flows_.size(), std::back_inserter(flows_));
   combine(flows_);
-  std::vector<Bytes> sizes(sizes_.size() + other.sizes_.size());
+  std::vector<MessageSize> sizes(sizes_.size() + other.sizes_.size());
   std::merge(sizes_.begin(), sizes_.end(), other.sizes_.begin(), other.sizes_.end(), sizes.begin());
   sizes_ = std::move(sizes);
 }
@@ -151,7 +165,7 @@ std::vector<std::byte> FlowLedger::serialize() const {
   writer.put<std::uint64_t>(flows_.size());
   for (const Flow& flow : flows_) write(writer, flow);
   writer.put<std::uint64_t>(sizes_.size());
-  for (Bytes size : sizes_) writer.put(size);
+  for (const MessageSize& size : sizes_) writer.put(size);
   return writer.take();
 }
 
@@ -160,8 +174,8 @@ FlowLedger FlowLedger::deserialize(const std::byte* data, std::size_t size) {
   FlowLedger ledger;
   const std::size_t flows = reader.count(kFlowBytes);
   for (std::size_t i = 0; i < flows; ++i) ledger.flows_.push_back(read_flow(reader));
-  const std::size_t sizes = reader.count(sizeof(Bytes));
-  for (std::size_t i = 0; i < sizes; ++i) ledger.sizes_.push_back(reader.get<Bytes>());
+  const std::size_t sizes = reader.count(sizeof(MessageSize));
+  for (std::size_t i = 0; i < sizes; ++i) ledger.sizes_.push_back(reader.get<MessageSize>());
   if (reader.left() != 0)
     fail(ExitCode::failed,
          "a flow ledger of another rank has bytes left over; check that all ranks run the same "

@@ -9,6 +9,7 @@
 // unit, a flow is all bytes of one (source, destination, channel) in one iteration.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <string_view>
 #include <tuple>
@@ -53,8 +54,9 @@ class FlowLedger {
   FlowLedger() = default;
   explicit FlowLedger(std::vector<Message> messages);  // zero-byte messages are no flows
 
-  const std::vector<Flow>& flows() const { return flows_; }           // sorted by key
-  const std::vector<Bytes>& message_sizes() const { return sizes_; }  // payload only, sorted
+  const std::vector<Flow>& flows() const { return flows_; }  // sorted by key
+  std::vector<Bytes> message_sizes() const;                  // payload only, sorted
+  std::vector<Bytes> message_sizes(Dimension dim) const;     // of one dimension
   Bytes bytes(MessageKind kind) const;
   Bytes bytes(MessageKind kind, Network network) const;
   /// Joins ledgers of several ranks. A message is recorded by one rank only.
@@ -66,8 +68,14 @@ class FlowLedger {
   static FlowLedger deserialize(const std::byte* data, std::size_t size);
 
  private:
+  struct MessageSize {
+    Bytes bytes = 0;
+    Dimension dim = Dimension::none;
+    auto operator<=>(const MessageSize&) const = default;
+  };
+
   std::vector<Flow> flows_;
-  std::vector<Bytes> sizes_;
+  std::vector<MessageSize> sizes_;  // of payload, sorted
 };
 
 /// Shannon entropy by bytes H = -sum (Bi/B) log2(Bi/B), effective flows 2^H, evenness H/log2(flows)

@@ -25,8 +25,9 @@ constexpr int kSpins = 4096;         // before a wait looks at the clock
 constexpr int kPausesPerLook = 256;  // between looks at the clock
 constexpr int kYields = 64;          // oversubscribed: before a wait sleeps
 constexpr std::chrono::microseconds kSleep{50};
-constexpr std::chrono::milliseconds kPolite{
-    1};  // a wait longer than this yields too: the machine may be shared
+// A wait longer than this yields too: the peer may need this very core, for its own second stream
+// (overlap) or beside other work.
+constexpr std::chrono::microseconds kPolite{50};
 
 /// One counter, written by one rank and read by one rank, on a cache line of its own.
 struct alignas(64) Counter {
