@@ -150,6 +150,7 @@ void Arena::reserve_up_to(Bytes end) {
   if (end <= reserved_) return;
   const auto page = static_cast<Bytes>(sysconf(_SC_PAGESIZE));
   const Bytes whole = std::min(size_, (end + page - 1) / page * page);
+  expect_free(free_memory(), whole - reserved_, whole);  // all of it, before the first piece
   reserve(data_, fd_, reserved_, whole);
   reserved_ = whole;
 }

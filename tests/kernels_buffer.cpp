@@ -252,5 +252,13 @@ TEST(FreeMemory, SeparateMemoryController) {
   EXPECT_EQ(machine.free().bytes, 0) << "over its limit";
 }
 
+TEST(Arena, RoomTakesAddressesUntilItIsUsed) {
+  Arena arena(MemorySpace::host, 4096, 8 * free_memory().bytes);  // more than there is
+  const auto scratch = arena.take(Bytes{1} << 20);
+  scratch.front() = scratch.back() = std::byte{7};
+  EXPECT_EQ(scratch.size(), std::size_t{1} << 20);
+  EXPECT_THROW(arena.take(arena.size() - arena.used() - 4096), Error);
+}
+
 }  // namespace
 }  // namespace weft
