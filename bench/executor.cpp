@@ -208,14 +208,18 @@ void Execution::iterate(Phase phase) {
   current_.store("", std::memory_order_relaxed);
 }
 
+double Execution::gemm_flops() const {
+  double flops = 0;
+  for_each_leaf(program_.steps, [&](const Step& leaf, std::int64_t times) {
+    const auto* compute = std::get_if<Compute>(&leaf.op);
+    if (compute && is_gemm(compute->kind)) flops += static_cast<double>(times) * compute->flops();
+  });
+  return flops;
+}
+
 GemmTime Execution::time_gemms() {
   GemmTime time;
-  for (const Step& step : program_.steps) {
-    for_each_leaf({step}, [&](const Step& leaf, std::int64_t times) {
-      const auto* compute = std::get_if<Compute>(&leaf.op);
-      if (compute && is_gemm(compute->kind)) time.flops += times * compute->flops();
-    });
-  }
+  time.flops = gemm_flops();
   const double begin = now_us();
   for (BoundStep& step : steps_) {
     const double start = step.gemm ? now_us() : 0;

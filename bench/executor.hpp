@@ -60,6 +60,8 @@ class Execution {
   /// Poisons and fills every tensor from the generator, then does the prologue.
   void prepare();
   void iterate(Phase phase);
+  /// Floating-point operations of this rank's gemm steps in one iteration.
+  double gemm_flops() const;
   /// One serial iteration with every gemm step timed.
   GemmTime time_gemms();
 

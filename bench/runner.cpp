@@ -165,9 +165,12 @@ void Runner::account_bound(const Cell& cell) {
   Bound& bound = *bound_;
   bound.traffic = account_iteration(*bound.execution, *bound.session, context_.bootstrap);
   std::vector<GemmTime> times;
-  for (int i = 0; i < kGemmIterations; ++i) times.push_back(bound.execution->time_gemms());
+  const bool any = bound.execution->gemm_flops() > 0;  // not on a rank of a sweep
+  for (int i = 0; context_.bootstrap.max(any) > 0 && i < kGemmIterations; ++i) {
+    times.push_back(bound.execution->time_gemms());
+  }
   std::ranges::sort(times, {}, &GemmTime::gemm_us);
-  bound.gemm = times[kGemmIterations / 2];
+  if (!times.empty()) bound.gemm = times[times.size() / 2];
   bound.gemm.gemm_us = context_.bootstrap.max(bound.gemm.gemm_us);
   bound.gemm.flops = context_.bootstrap.max(bound.gemm.flops);
   const auto lines = traffic_lines_of(context_, cell, *bound.execution, bound.traffic);

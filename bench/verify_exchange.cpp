@@ -14,6 +14,8 @@
 namespace weft {
 namespace {
 
+constexpr Index kChunk = 1024;
+
 // One output block and the value each of its elements must have.
 struct Expectation {
   std::byte* data = nullptr;
@@ -185,35 +187,44 @@ class ExchangeCheck {
     return counts;
   }
 
+  // Chunk by chunk; a chunk that differs is searched for the element.
   void compare(const BoundCommunication& step, const Expectation& expected) {
     verdict_.exchanged += expected.elements;
-    for (Index i = 0; i < expected.elements && verdict_.passed; ++i) {
-      const double want = expected_value(step, expected, i);
-      std::array<std::byte, 4> bytes;
-      store_element(bytes.data(), expected.dtype, 0, want);
-      const Bytes size = size_of(expected.dtype);
-      if (std::memcmp(bytes.data(), expected.data + i * size, static_cast<std::size_t>(size)) == 0)
-        continue;
-      fail(step, expected, i, load_element(expected.data, expected.dtype, i), want);
+    const Bytes size = size_of(expected.dtype);
+    std::array<std::byte, 4 * kChunk> want;
+    for (Index first = 0; first < expected.elements && verdict_.passed; first += kChunk) {
+      const Index n = std::min(kChunk, expected.elements - first);
+      expect_chunk(step, expected, first, n, want.data());
+      const std::byte* got = expected.data + first * size;
+      if (std::memcmp(want.data(), got, static_cast<std::size_t>(n * size)) == 0) continue;
+      Index i = 0;
+      while (std::memcmp(want.data() + i * size, got + i * size, static_cast<std::size_t>(size)) ==
+             0)
+        ++i;
+      fail(step, expected, first + i, load_element(got, expected.dtype, i),
+           load_element(want.data(), expected.dtype, i));
+    }
+  }
+
+  static void expect_chunk(const BoundCommunication& step, const Expectation& expected, Index first,
+                           Index n, std::byte* want) {
+    const Index element = expected.source_offset + first;
+    if (expected.from >= 0) {
+      return fill_pattern(want, n, expected.dtype, expected.from, expected.key, summands(step),
+                          element);
+    }
+    for (Index i = 0; i < n; ++i) {
+      double sum = 0;
+      for (Rank rank : step.comm->ranks()) {
+        sum += pattern_value(rank, element + i, expected.key, expected.dtype, summands(step));
+      }
+      store_element(want, expected.dtype, i, sum);
     }
   }
 
   // Point-to-point patterns are filled without regard to the group.
   static int summands(const BoundCommunication& step) {
     return step.operation.kind == OperationKind::point_to_point ? 1 : step.comm->size();
-  }
-
-  static double expected_value(const BoundCommunication& step, const Expectation& expected,
-                               Index i) {
-    const Index element = expected.source_offset + i;
-    if (expected.from >= 0) {
-      return pattern_value(expected.from, element, expected.key, expected.dtype, summands(step));
-    }
-    double sum = 0;
-    for (Rank rank : step.comm->ranks()) {
-      sum += pattern_value(rank, element, expected.key, expected.dtype, summands(step));
-    }
-    return sum;
   }
 
   void fail(const BoundCommunication& step, const Expectation& expected, Index i, double got,

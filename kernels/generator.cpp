@@ -178,13 +178,13 @@ double pattern_value(Rank rank, Index element, std::uint64_t iteration, DType dt
 }
 
 void fill_pattern(std::byte* data, Index elements, DType dtype, Rank rank, std::uint64_t iteration,
-                  int summands) {
+                  int summands, Index first) {
   const PatternSource source(rank, iteration, dtype, summands);
   std::array<float, kFillChunk> buffer;
-  for (Index first = 0; first < elements; first += kFillChunk) {
-    const Index n = std::min(kFillChunk, elements - first);
-    for (Index i = 0; i < n; ++i) buffer[static_cast<std::size_t>(i)] = source.at(first + i);
-    from_f32(data + first * size_of(dtype), buffer.data(), dtype, n);
+  for (Index done = 0; done < elements; done += kFillChunk) {
+    const Index n = std::min(kFillChunk, elements - done);
+    for (Index i = 0; i < n; ++i) buffer[static_cast<std::size_t>(i)] = source.at(first + done + i);
+    from_f32(data + done * size_of(dtype), buffer.data(), dtype, n);
   }
 }
 

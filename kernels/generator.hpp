@@ -19,8 +19,9 @@ void fill_tensor(const Tensor& tensor, int slot, std::byte* data, std::uint64_t 
 /// are summed, up to 256 in bf16, 2048 in f16.
 double pattern_value(Rank rank, Index element, std::uint64_t iteration, DType dtype,
                      int summands = 16);
+/// Elements first, first+1, ... of the pattern.
 void fill_pattern(std::byte* data, Index elements, DType dtype, Rank rank, std::uint64_t iteration,
-                  int summands = 16);
+                  int summands = 16, Index first = 0);
 
 /// Poison, so that an unwritten output is seen: NaN in floats, INT_MIN in i32.
 void poison(std::byte* data, Index elements, DType dtype);

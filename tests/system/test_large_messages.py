@@ -48,7 +48,7 @@ def test_offsets_above_2_gib(folder, pattern):
     if available_gib() < 20:
         pytest.skip(f"20 GiB of free memory are needed, {available_gib():.0f} are here")
     csv, size = folder / "r.csv", 550_000_128 if pattern == "tp-allgather" else 2_199_999_984
-    result = mpiexec(4, pattern, "--transport", "mpi", "--sizes", size, "--min-time", 0, "--max-time", 2, "--timeout", 120, "--csv", csv,
+    result = mpiexec(4, pattern, "--transport", "mpi", "--sizes", size, "--min-time", 0, "--max-time", 2, "--timeout", 200, "--csv", csv,
                      timeout=280)
     check(result, csv, size)
 
