@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "patterns/error.hpp"
@@ -56,13 +57,13 @@ void report(benchmark::State& state, const CellResult& result) {
   set_counter(state, result.row, "max_us", "t_max_us");
 }
 
-// The library exits on an option it does not know; ours is an Error like all others. Ranks other
-// than 0 write no file.
-void initialise(const std::vector<std::string>& arguments, Rank rank) {
-  std::vector<std::string> kept{"weft"};
+}  // namespace
+
+void initialise_benchmarks(const std::vector<std::string>& arguments, Rank rank) {
+  static std::vector<std::string> kept;  // the library keeps pointers into its arguments
+  kept = {"weft"};
   for (const std::string& argument : arguments) {
-    if (rank != 0 && argument.starts_with("--benchmark_out")) continue;
-    kept.push_back(argument);
+    if (rank == 0 || !argument.starts_with("--benchmark_out")) kept.push_back(argument);
   }
   std::vector<char*> argv;
   for (std::string& argument : kept) argv.push_back(argument.data());
@@ -71,12 +72,14 @@ void initialise(const std::vector<std::string>& arguments, Rank rank) {
   if (argc > 1) fail_usage(fmt::format("Google Benchmark does not know the option '{}'", argv[1]));
 }
 
-}  // namespace
+bool only_lists(const std::vector<std::string>& arguments) {
+  return std::ranges::any_of(arguments, [](const std::string& argument) {
+    return argument.starts_with("--benchmark_list_tests") && !argument.ends_with("=false");
+  });
+}
 
-void run_benchmarks(const Plan& plan, Runner& runner,
-                    const std::vector<std::string>& benchmark_arguments, Rank rank,
+void run_benchmarks(const Plan& plan, Runner& runner, Rank rank,
                     const std::function<void(const Cell&, int, int)>& progress) {
-  initialise(benchmark_arguments, rank);
   int index = 0;
   const int count = static_cast<int>(plan.cells.size());
   for (const Cell& cell : plan.cells) {

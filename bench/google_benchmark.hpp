@@ -7,11 +7,18 @@
 
 namespace weft {
 
+/// Gives the library its --benchmark_ options. Ranks other than 0 write no file. Throws
+/// Error(usage) for an option that the library does not know.
+void initialise_benchmarks(const std::vector<std::string>& arguments, Rank rank);
+
+/// True if the options ask for a list of the cells: rank 0 alone shall call run_benchmarks() then,
+/// and nothing runs.
+bool only_lists(const std::vector<std::string>& arguments);
+
 /// Collective: every rank runs the same cells in the same order. Rank 0 reports to the console and
-/// to --benchmark_out. Throws Error(usage) for a --benchmark_ option that the library does not
-/// know. `progress` is told before each cell.
-void run_benchmarks(const Plan& plan, Runner& runner,
-                    const std::vector<std::string>& benchmark_arguments, Rank rank,
-                    const std::function<void(const Cell&, int index, int count)>& progress);
+/// to --benchmark_out. `progress` is told before each cell: the cell, its number from 1, how many
+/// there are.
+void run_benchmarks(const Plan& plan, Runner& runner, Rank rank,
+                    const std::function<void(const Cell&, int, int)>& progress);
 
 }  // namespace weft

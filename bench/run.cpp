@@ -69,6 +69,7 @@ class Run {
   ExitCode go() {
     together(bootstrap_, [&] {
       check_launch(bootstrap_.size(), ranks_needed(options_, pattern_));
+      initialise_benchmarks(options_.benchmark_arguments, bootstrap_.rank());
       plan_ =
           make_plan(options_, pattern_, bootstrap_.size(), usable_transports(options_, bootstrap_));
     });
@@ -116,7 +117,8 @@ class Run {
                    threads, cpus_.cores, cpus_.oversubscribed, cpus_.binding});
     runner_->set_watchdog(&watchdog_);
     const bool show = bootstrap_.rank() == 0 && isatty(STDERR_FILENO) != 0;
-    run_benchmarks(plan_, *runner_, options_.benchmark_arguments, bootstrap_.rank(),
+    if (only_lists(options_.benchmark_arguments) && bootstrap_.rank() != 0) return;
+    run_benchmarks(plan_, *runner_, bootstrap_.rank(),
                    [show](const Cell& cell, int index, int count) {
                      if (show) fmt::print(stderr, "[{}/{}] {}\n", index, count, cell.id);
                    });
