@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/statvfs.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <map>
@@ -52,6 +55,19 @@ std::vector<std::string> host_names(const std::vector<std::string>& keys) {
     hosts.push_back(entry->second);
   }
   return hosts;
+}
+
+constexpr unsigned long kSharedMemoryOfMpi =
+    32UL << 20;  // seen: 1 MiB is too little for MPICH's start, 64 MiB enough
+
+// MPICH's UCX dies in MPI_Init where it cannot share memory by /dev/shm: with too little of it
+// (containers), or where every rank is process 1 of a namespace of its own. Without that one
+// transport it works.
+void spare_mpi_the_shared_memory() {
+  struct statvfs shm {};
+  const bool small =
+      statvfs("/dev/shm", &shm) == 0 && shm.f_bavail * shm.f_bsize < kSharedMemoryOfMpi;
+  if ((small || getpid() == 1) && std::getenv("UCX_TLS") == nullptr) setenv("UCX_TLS", "^posix", 1);
 }
 
 class MpiBootstrap final : public Bootstrap {
@@ -150,6 +166,7 @@ class MpiBootstrap final : public Bootstrap {
     MPI_Initialized(&initialised);
     if (initialised == 0) {
       int provided = 0;
+      spare_mpi_the_shared_memory();
       CHECK_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided));
       owner_ = true;
     }
