@@ -47,7 +47,8 @@ class ResultCheck {
   std::map<std::string, std::vector<std::int32_t>> hints_;
 };
 
-/// This rank's own verdict. Collective. Contents are put back, so that run-time counts stay valid.
+/// This rank's own verdict. Collective. Run-time counts are put back; the data are test patterns
+/// afterwards.
 Verdict verify_exchange(Execution& execution, Bootstrap& bootstrap, const Injection& injection);
 
 /// Collective. Both checks, agreed on by all ranks. Leaves the execution with valid contents.

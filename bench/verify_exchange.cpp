@@ -72,7 +72,8 @@ class ExchangeCheck {
     for (const PointToPoint& member : op.members) views.push_back(member.data);
     std::vector<Saved> saved;
     for (const BoundView& view : views) {
-      if (view.data) saved.push_back({view.data, {view.data, view.data + view.bytes()}});
+      if (view.data && view.dtype == DType::i32)
+        saved.push_back({view.data, {view.data, view.data + view.bytes()}});
     }
     return saved;
   }
