@@ -168,6 +168,13 @@ class Run {
     }
     fmt::print("\n{}\n{}", traffic_sheet(runner_->traffic_lines(), options_.mtu),
                summary(runner_->rows(), named_files(paths_)));
+    if (runner_->not_compared() > 0) {
+      fmt::print(
+          "Results of {} tensors (all ranks) cost the reference too much and were not compared; "
+          "their exchanges were "
+          "checked. A smaller --model, --layers or --seq has them compared.\n",
+          runner_->not_compared());
+    }
     if (bootstrap_.size() == 1) {
       fmt::print("One rank only: nothing was sent. Start more with: mpiexec -n 2 weft-{} ...\n",
                  pattern_.name);

@@ -154,6 +154,7 @@ void Runner::verify_bound(const Cell& cell) {
   if (context_.options.verify) {
     bound.verdict =
         verify(*bound.execution, *loaded_->check, context_.bootstrap, context_.options.injection);
+    not_compared_ += bound.verdict.beyond_budget;
   } else {
     bound.execution->prepare();
     bound.execution->iterate(Phase::serial);

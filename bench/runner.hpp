@@ -57,6 +57,9 @@ class Runner {
   const std::vector<Row>& rows() const { return rows_; }
   const std::vector<TrafficLine>& traffic_lines() const { return lines_; }
   bool all_verified() const { return all_verified_; }
+  /// Checked tensors (of all ranks) whose elements cost the reference more than its budget: their
+  /// results were not compared, only what was exchanged.
+  std::int64_t not_compared() const { return not_compared_; }
   /// Cells that were measured, of those that ran.
   int measured() const { return measured_; }
 
@@ -85,6 +88,7 @@ class Runner {
   std::vector<Row> rows_;
   std::vector<TrafficLine> lines_;
   bool all_verified_ = true;
+  std::int64_t not_compared_ = 0;
   int measured_ = 0;
   std::string activity_;
 };

@@ -130,3 +130,13 @@ def test_lists_need_no_launcher(folder):
     assert models.code == 0
     for name in ("tiny", "gpt2-small", "gpt3-175b", "llama3-70b", "mixtral-8x7b", "deepseek-v3"):
         assert name in models.out
+
+
+def test_what_is_not_compared_is_said(folder):
+    """A weight gradient behind twelve wide layers costs the reference too much: verified must not hide that."""
+    deep = mpiexec(2, "pp-sendrecv", "--model", "gpt2-small", "--seq", 64, "--phase", "comm", "--transport", "shm", "--min-time", 0,
+                   "--max-time", "0.02", "--csv", folder / "deep.csv")
+    assert deep.code == 0 and "were not compared" in deep.out, deep
+    small = mpiexec(2, "pp-sendrecv", "--model", "tiny", "--phase", "comm", "--transport", "shm", "--min-time", 0, "--max-time", "0.02",
+                    "--csv", folder / "small.csv")
+    assert small.code == 0 and "were not compared" not in small.out, small
