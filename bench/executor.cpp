@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 
 namespace weft {
 namespace {
@@ -66,6 +67,9 @@ void Execution::bind_steps(const std::vector<Step>& steps, std::deque<BoundStep>
   for (const FlatStep& step : flat) {
     BoundStep& target = bound.emplace_back();
     target.owner = this;
+    target.after_steps = step.after;
+    target.span.step = static_cast<int>(bound.size()) - 1;
+    target.span.stream = step.stream;
     target.label = step.label;
     target.stream = step.stream;
     if (const auto* compute = std::get_if<Compute>(&step.op)) {
@@ -169,10 +173,17 @@ void Execution::run_step(BoundStep& step, Stream& stream) {
   }
 }
 
+void Execution::run_timed(BoundStep& step, Stream& stream) {
+  step.span.begin_us = now_us();
+  run_step(step, stream);
+  step.span.end_us = now_us();
+}
+
 void Execution::run_task(void* step) {
   auto* bound = static_cast<BoundStep*>(step);
   Execution& self = *bound->owner;
-  self.run_step(*bound, bound->stream == StreamRole::comm ? *self.worker_ : *self.inline_);
+  Stream& stream = bound->stream == StreamRole::comm ? *self.worker_ : *self.inline_;
+  self.traced_ ? self.run_timed(*bound, stream) : self.run_step(*bound, stream);
 }
 
 void Execution::submit(StreamRole role, Stream& stream) {
@@ -195,14 +206,31 @@ void Execution::run_overlapped() {
   worker_->synchronize();
 }
 
+bool Execution::has(Phase phase, const BoundStep& step) {
+  return phase == Phase::serial || phase == Phase::overlap ||
+         (phase == Phase::compute) == (step.compute != nullptr);
+}
+
+std::vector<StepSpan> Execution::iterate_traced(Phase phase) {
+  traced_ = true;
+  iterate(phase);
+  traced_ = false;
+  std::vector<StepSpan> spans;
+  for (const BoundStep& step : steps_) {
+    if (has(phase, step)) spans.push_back(step.span);
+  }
+  std::ranges::stable_sort(
+      spans, {}, [](const StepSpan& span) { return std::tuple(span.stream, span.begin_us); });
+  return spans;
+}
+
 void Execution::iterate(Phase phase) {
   if (phase == Phase::overlap) {
     run_overlapped();
   } else {
     for (BoundStep& step : steps_) {
-      if (phase == Phase::serial || (phase == Phase::compute) == (step.compute != nullptr)) {
-        run_step(step, *inline_);
-      }
+      if (!has(phase, step)) continue;
+      traced_ ? run_timed(step, *inline_) : run_step(step, *inline_);
     }
   }
   current_.store("", std::memory_order_relaxed);

@@ -48,6 +48,14 @@ struct GemmTime {
   double flops = 0;
 };
 
+/// When one step ran in an instrumented iteration, us of CLOCK_MONOTONIC. A step's waits for the
+/// other stream lie before `begin_us`; what a communication step waits for its peers lies inside.
+struct StepSpan {
+  int step = 0;  // index in step_labels(), program order
+  StreamRole stream = StreamRole::compute;
+  double begin_us = 0, end_us = 0;
+};
+
 class Execution {
  public:
   Execution(const Program& program, const ExecutionContext& context);
@@ -64,6 +72,13 @@ class Execution {
   double gemm_flops() const;
   /// One serial iteration with every gemm step timed.
   GemmTime time_gemms();
+  /// One iteration with every step timed: by stream, in the order they ran. Slower by two clock
+  /// readings a step; samples never come from it.
+  std::vector<StepSpan> iterate_traced(Phase phase);
+  /// One label a step of the iteration, and what each waits for (indices), program order.
+  const std::string& step_label(int step) const { return steps_[at(step)].label; }
+  const std::vector<int>& step_after(int step) const { return steps_[at(step)].after_steps; }
+  int step_count() const { return static_cast<int>(steps_.size()); }
 
   const Program& program() const { return program_; }
   std::byte* address(TensorId tensor, int slot) const;
@@ -83,11 +98,14 @@ class Execution {
     Communicator* comm = nullptr;
     OperationId operation = 0;
     bool gemm = false;
-    std::vector<Event*> after;  // of the other stream
+    std::vector<Event*> after;     // of the other stream
+    std::vector<int> after_steps;  // all it depends on, as the program says
+    StepSpan span;                 // of the last traced iteration
     Event done;
     bool awaited = false;  // by a step of the other stream
   };
 
+  static std::size_t at(int step) { return static_cast<std::size_t>(step); }
   void place_tensors();
   void bind_steps(const std::vector<Step>& steps, std::deque<BoundStep>& bound, bool prologue);
   void bind_compute(const Compute& op, BoundStep& step);
@@ -95,10 +113,12 @@ class Execution {
   BoundView bind(const View& view) const;
   Operation operation_of(const Collective& op) const;
   Operation operation_of(const std::vector<SendRecv>& members, GroupId& group) const;
+  static bool has(Phase phase, const BoundStep& step);
   void run_step(BoundStep& step, Stream& stream);
   void submit(StreamRole role, Stream& stream);
   void run_overlapped();
   static void run_task(void* step);
+  void run_timed(BoundStep& step, Stream& stream);
 
   const Program& program_;
   ExecutionContext context_;
@@ -107,6 +127,7 @@ class Execution {
   std::vector<BoundCommunication> communications_;
   std::unique_ptr<Stream> inline_, worker_;
   std::atomic<const char*> current_{""};
+  bool traced_ = false;
 };
 
 }  // namespace weft

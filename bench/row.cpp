@@ -18,9 +18,12 @@ constexpr std::string_view kColumns[] = {
     "options", "cache", "repetition",
     // where
     "world", "tp", "pp", "dp", "ep", "cp", "etp", "order", "hosts", "virtual_hosts", "host_names",
-    "cores_per_rank", "threads_per_rank", "binding", "sync", "noise",
+    "cores_per_rank", "threads_per_rank", "binding", "binding_note", "stream_cores", "sync",
+    "clock_residual_us", "start_skew_us", "noise", "other_load", "steal", "throttled_us",
+    "attempts",
     // bytes
     "bytes_logical", "bytes_wire", "bytes_scale_up", "bytes_scale_out", "mem_peak_bytes",
+    "rotation_bytes",
     // time
     "n", "late", "stop_reason", "t_first_us", "t_min_us", "t_p50_us", "t_p95_us", "t_p99_us",
     "t_max_us", "t_mean_us", "t_stddev_us", "t_ci_low_us", "t_ci_high_us", "t_gemm_us",
@@ -29,11 +32,19 @@ constexpr std::string_view kColumns[] = {
     "algbw_GBps", "busbw_GBps", "wire_GBps", "copy_limit_GBps", "link_util", "link_util_scale_up",
     "link_util_scale_out", "link_rate_source", "gemm_gflops",
     // traffic
-    "network", "operations", "messages", "message_bytes_p50", "packets", "packet_bytes_p50",
-    "packet_bytes_max", "flows", "flow_bytes_p50", "flow_bytes_max", "flow_source", "fan_in_max",
-    "flows_concurrent_max", "entropy_bits", "effective_flows", "evenness", "path_max_mean",
-    "path_entropy", "msgs_per_s", "duty_cycle", "peak_to_mean", "burst_source", "needs_reliable",
-    "needs_ordered", "needs_lossless",
+    "network", "operations", "operation_bytes_min", "operation_bytes_p50", "operation_bytes_p95",
+    "operation_bytes_max", "messages", "message_bytes_min", "message_bytes_p50",
+    "message_bytes_p95", "message_bytes_max", "packets", "packet_bytes_min", "packet_bytes_p50",
+    "packet_bytes_p95", "packet_bytes_max", "ack_packets", "flows", "flow_bytes_min",
+    "flow_bytes_p50", "flow_bytes_p95", "flow_bytes_max", "elephants", "elephant_share",
+    "flow_source", "fan_in_max", "flows_concurrent_max", "entropy_bits", "effective_flows",
+    "evenness", "host_entropy_bits_min", "paths", "ecmp_hash", "path_max_mean", "path_entropy",
+    // frequency: depends on this machine's speed
+    "msgs_per_s", "gap_p50_us", "gap_p99_us", "duty_cycle", "duty_cycle_100us", "duty_cycle_1ms",
+    "duty_cycle_10ms", "peak_to_mean", "peak_to_mean_100us", "peak_to_mean_1ms",
+    "peak_to_mean_10ms", "burst_source",
+    // services
+    "needs_reliable", "needs_ordered", "needs_lossless",
     // overlap
     "exposed_us", "hidden_share", "bubble_us", "compute_slowdown",
     // verdict

@@ -17,7 +17,7 @@
 
 namespace weft {
 
-inline constexpr std::string_view kSchema = "weft-1";
+inline constexpr std::string_view kSchema = "weft-2";
 
 /// The columns in their order.
 const std::vector<std::string_view>& columns();

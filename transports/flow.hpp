@@ -33,6 +33,9 @@ struct Message {
   MessageKind kind = MessageKind::payload;
   Dimension dim = Dimension::none;
   Network network = Network::scale_up;
+  /// When it was posted and when it was complete, us of CLOCK_MONOTONIC of the recording host; 0
+  /// where the wire did not look.
+  double posted_us = 0, completed_us = 0;
   bool operator==(const Message&) const = default;
 };
 
@@ -100,6 +103,8 @@ class FlowRecorder {
     if (enabled_) messages_.push_back(message);
   }
   void enable(bool on) { enabled_ = on; }
+  /// Asked before a message's times are taken: nobody reads clocks for messages that are not kept.
+  bool enabled() const { return enabled_; }
   void clear() { messages_.clear(); }
   const std::vector<Message>& messages() const { return messages_; }
   FlowLedger seal() const { return FlowLedger(messages_); }
