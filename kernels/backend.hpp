@@ -52,6 +52,11 @@ std::unique_ptr<KernelBackend> make_host_backend();
 /// `dtype`, f32 accumulation, one pass, vectorised. `out` may be one of the sources.
 void reduce_sum(std::byte* out, const std::byte* const* sources, int count, Index n, DType dtype);
 
+/// The same into several outputs, each written once; `streaming`: past the caches. Whoever acquires
+/// a flag that is released after the return sees all of it.
+void reduce_sum_to_all(std::byte* const* outs, int out_count, const std::byte* const* sources,
+                       int count, Index n, DType dtype, bool streaming);
+
 /// Conversions between stored elements and double (round to nearest even).
 double load_element(const std::byte* data, DType dtype, Index index);
 void store_element(std::byte* data, DType dtype, Index index, double value);

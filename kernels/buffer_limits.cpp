@@ -8,8 +8,9 @@
 #include <fstream>
 #include <limits>
 #include <optional>
-#include <sstream>
 #include <vector>
+
+#include "kernels/control_group.hpp"
 
 namespace weft {
 namespace {
@@ -46,66 +47,16 @@ std::optional<Bytes> number_after(const std::string& file, std::string_view key)
 
 /// One of the two kinds of memory controller: how its files are called.
 struct Controller {
-  const char* filesystem;
-  bool unified;
+  ControlGroups version;
   const char* limit;
   const char* usage;
   const char* reclaimable;  // key in memory.stat: page cache that is given up on demand
   const char* shown;
 };
-constexpr Controller kV2{"cgroup2",          true, "memory.max", "memory.current", "inactive_file ",
+constexpr Controller kV2{ControlGroups::v2, "memory.max", "memory.current", "inactive_file ",
                          "cgroup memory.max"};
-constexpr Controller kV1{"cgroup",
-                         false,
-                         "memory.limit_in_bytes",
-                         "memory.usage_in_bytes",
-                         "total_inactive_file ",
-                         "cgroup memory.limit_in_bytes"};
-
-/// Whether a list like "rw,memory" has "memory" in it.
-bool lists_memory(std::string_view list) {
-  while (!list.empty()) {
-    const auto comma = std::min(list.find(','), list.size());
-    if (list.substr(0, comma) == "memory") return true;
-    list.remove_prefix(std::min(comma + 1, list.size()));
-  }
-  return false;
-}
-
-/// Path of this process in the hierarchy: lines "0::/path" (unified) or "4:memory:/path".
-std::string group_path(const std::string& root, bool unified) {
-  std::ifstream stream(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(stream, line);) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const auto controllers = std::string_view(line).substr(first + 1, second - first - 1);
-    if (unified ? controllers.empty() : lists_memory(controllers)) return line.substr(second + 1);
-  }
-  return {};
-}
-
-struct Mount {
-  std::string group, point;  // what part of the hierarchy is mounted, and where
-};
-
-/// mountinfo: "id parent major:minor root mount-point options [optional fields] - type source
-/// super-options".
-std::optional<Mount> find_mount(const std::string& root, const Controller& controller) {
-  std::ifstream stream(root + "/proc/self/mountinfo");
-  for (std::string line; std::getline(stream, line);) {
-    const auto dash = line.find(" - ");
-    if (dash == std::string::npos) continue;
-    std::istringstream left(line.substr(0, dash)), right(line.substr(dash + 3));
-    std::string id, parent, device, type, source, options;
-    Mount mount;
-    left >> id >> parent >> device >> mount.group >> mount.point;
-    right >> type >> source >> options;
-    if (type != controller.filesystem) continue;
-    if (controller.unified || lists_memory(options)) return mount;
-  }
-  return std::nullopt;
-}
+constexpr Controller kV1{ControlGroups::v1, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                         "total_inactive_file ", "cgroup memory.limit_in_bytes"};
 
 /// Room in the group at `directory` alone.
 Bytes room_in(const std::string& directory, const Controller& controller) {
@@ -120,19 +71,9 @@ Bytes room_in(const std::string& directory, const Controller& controller) {
 /// The tightest group on the way from this process's group to the mount point.
 FreeMemory cgroup_room(const std::string& root, const Controller& controller) {
   FreeMemory result{kUnlimited, controller.shown};
-  const auto mount = find_mount(root, controller);
-  if (!mount) return result;
-  std::string path = group_path(root, controller.unified);
-  // In a container the mounted part may be this very group, seen under its name outside.
-  if (mount->group != "/" && (path + "/").starts_with(mount->group + "/")) {
-    path.erase(0, mount->group.size());
-  }
-  while (!path.empty() && path.back() == '/') path.pop_back();
-  const std::string top = root + mount->point;
-  for (;; path.erase(path.rfind('/'))) {
-    result.bytes = std::min(result.bytes, room_in(top + path, controller));
-    if (path.find('/') == std::string::npos) return result;
-  }
+  for (const std::string& level : control_group_levels(root, "memory", controller.version))
+    result.bytes = std::min(result.bytes, room_in(level, controller));
+  return result;
 }
 
 FreeMemory address_room(const std::string& root, Bytes limit) {

@@ -5,57 +5,12 @@
 #include <array>
 
 #include "kernels/backend_host.hpp"
+#include "kernels/reduce_vectors.hpp"
 
 namespace weft {
 namespace {
 
-/// Chunks are larger than elsewhere: every source is a stream of its own, and short pieces would
-/// defeat prefetching.
 constexpr Index kReduceChunk = 2048;
-
-// out may be a source (the same memory): element i is read before it is written, and no other needs
-// it.
-template <int N>
-void sum_arrays(float* out, const std::array<const float*, 4>& s, Index n) {
-  const float *a = s[0], *b = s[1], *c = s[2], *d = s[3];
-#pragma GCC ivdep
-  for (Index i = 0; i < n; ++i) {
-    float sum = a[i];
-    if constexpr (N > 1) sum += b[i];
-    if constexpr (N > 2) sum += c[i];
-    if constexpr (N > 3) sum += d[i];
-    out[i] = sum;
-  }
-}
-
-void sum_up_to_four(float* out, const std::array<const float*, 4>& s, int count, Index n) {
-  switch (count) {
-    case 1:
-      return sum_arrays<1>(out, s, n);
-    case 2:
-      return sum_arrays<2>(out, s, n);
-    case 3:
-      return sum_arrays<3>(out, s, n);
-    default:
-      return sum_arrays<4>(out, s, n);
-  }
-}
-
-/// One chunk of f32: four sources per pass, the running sum in the first-level cache. `out` is
-/// written last, when every source has been read.
-void reduce_f32(float* out, const std::byte* const* sources, int count, Index first, Index n) {
-  alignas(64) std::array<float, kReduceChunk> sum;
-  int done = 0;
-  while (done < count) {
-    std::array<const float*, 4> s{};
-    int used = 0;
-    if (done > 0) s[static_cast<std::size_t>(used++)] = sum.data();
-    while (used < 4 && done < count) {
-      s[static_cast<std::size_t>(used++)] = reinterpret_cast<const float*>(sources[done++]) + first;
-    }
-    sum_up_to_four(done == count ? out + first : sum.data(), s, used, n);
-  }
-}
 
 void reduce_16bit(std::byte* out, const std::byte* const* sources, int count, DType dtype,
                   Index first, Index n) {
@@ -70,6 +25,18 @@ void reduce_16bit(std::byte* out, const std::byte* const* sources, int count, DT
   from_f32(out + offset, sum.data(), dtype, n);
 }
 
+void reduce_f32(float* out, const std::byte* const* sources, int count, Index first, Index n) {
+  std::array<float, kReduceChunk> sum{};
+  for (int k = 0; k < count; ++k) {
+    const auto* source = reinterpret_cast<const float*>(sources[k]) + first;
+    for (Index i = 0; i < n; ++i) {
+      auto& element = sum[static_cast<std::size_t>(i)];
+      element = k == 0 ? source[i] : element + source[i];
+    }
+  }
+  std::copy_n(sum.data(), n, out + first);
+}
+
 void reduce_i32(std::byte* out, const std::byte* const* sources, int count, Index first, Index n) {
   std::array<std::uint32_t, kReduceChunk>
       sum{};  // wraps where signed arithmetic would be undefined
@@ -80,26 +47,35 @@ void reduce_i32(std::byte* out, const std::byte* const* sources, int count, Inde
   std::copy_n(sum.data(), n, reinterpret_cast<std::uint32_t*>(out) + first);
 }
 
+/// What vectors leave over, and what a processor without them does: elements first .. first+n.
+void reduce_chunk(std::byte* out, const std::byte* const* sources, int count, DType dtype,
+                  Index first, Index n) {
+  const Index offset = first * size_of(dtype);
+  if (count <= 0) {
+    std::fill_n(out + offset, n * size_of(dtype), std::byte{0});
+  } else if (dtype == DType::f32) {
+    reduce_f32(reinterpret_cast<float*>(out), sources, count, first, n);
+  } else if (dtype == DType::i32) {
+    reduce_i32(out, sources, count, first, n);
+  } else {
+    reduce_16bit(out, sources, count, dtype, first, n);
+  }
+}
+
 }  // namespace
 
 void reduce_sum(std::byte* out, const std::byte* const* sources, int count, Index n, DType dtype) {
-  if (count <= 0) {
-    std::fill_n(out, n * size_of(dtype), std::byte{0});
-    return;
-  }
-  for (Index first = 0; first < n; first += kReduceChunk) {
-    const Index size = std::min(kReduceChunk, n - first);
-    switch (dtype) {
-      case DType::f32:
-        reduce_f32(reinterpret_cast<float*>(out), sources, count, first, size);
-        break;
-      case DType::i32:
-        reduce_i32(out, sources, count, first, size);
-        break;
-      default:
-        reduce_16bit(out, sources, count, dtype, first, size);
-        break;
-    }
+  reduce_sum_to_all(&out, 1, sources, count, n, dtype, false);
+}
+
+void reduce_sum_to_all(std::byte* const* outs, int out_count, const std::byte* const* sources,
+                       int count, Index n, DType dtype, bool streaming) {
+  Index done = count > 0 ? sum_vectors(outs, out_count, sources, count, n, dtype, streaming) : 0;
+  for (; done < n; done += kReduceChunk) {
+    const Index size = std::min(kReduceChunk, n - done);
+    const Bytes at = done * size_of(dtype), bytes = size * size_of(dtype);
+    reduce_chunk(outs[0], sources, count, dtype, done, size);
+    for (int o = 1; o < out_count; ++o) std::copy_n(outs[0] + at, bytes, outs[o] + at);
   }
 }
 

@@ -4,15 +4,13 @@
 
 #include <numeric>
 
-#include "contract_world.hpp"
+#include "contract_slow_peer.hpp"
 
 namespace weft::contract {
 
 /// Collectives of every kind and size, three times with other data: what the last run left must not
 /// be seen.
-inline void collectives(Bootstrap& b, std::string_view transport, std::string_view algorithm,
-                        DType dtype) {
-  World w(b, transport, algorithm, Bytes{8} << 20);
+inline void collectives(World& w, std::string_view algorithm, DType dtype) {
   Communicator& comm = w.session().communicator(world_group(w.size()));
   std::vector<Case> cases;
   for (const Index each : {0, 1, 7, 1000, 20011}) {
@@ -29,6 +27,24 @@ inline void collectives(Bootstrap& b, std::string_view transport, std::string_vi
       c.check(c, iteration);
       w.poison(c.op.in);  // the input may be overwritten as soon as run() has returned
     }
+  }
+}
+
+inline void collectives(Bootstrap& b, std::string_view transport, std::string_view algorithm,
+                        DType dtype) {
+  World w(b, transport, algorithm, Bytes{8} << 20);
+  collectives(w, algorithm, dtype);
+}
+
+/// Nobody reads what is not there yet, or overwrites what somebody still reads, however the ranks
+/// differ in speed; with a message beside its flag and with one that is pulled or put.
+inline void slow_peers(Bootstrap& b, std::string_view transport, std::string_view algorithm) {
+  for (const Index each : {5, 30000}) {
+    World w(b, transport, algorithm, Bytes{16} << 20);
+    if (suits(algorithm, OperationKind::all_gather, w.size())) {
+      EXPECT_EQ(slow_peer(w, w.session(), each), "") << "of " << each << " elements";
+    }
+    b.barrier();
   }
 }
 
@@ -266,6 +282,7 @@ inline constexpr NamedPromise kPromises[] = {
     {"pipeline", pipeline},           {"run_time_counts", run_time_counts},
     {"capacity", capacity},           {"interleaved", interleaved},
     {"second_commit", second_commit}, {"in_place", in_place},
+    {"slow_peers", slow_peers},
 };
 
 }  // namespace weft::contract

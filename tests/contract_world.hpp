@@ -41,17 +41,22 @@ inline Group world_group(int n, Dimension dim = Dimension::tp) {
 /// One rank over one transport.
 class World {
  public:
+  using Open = std::function<std::unique_ptr<Session>(Bootstrap&, Arena&, const SessionOptions&)>;
+
   World(Bootstrap& bootstrap, std::string_view transport, std::string_view algorithm,
+        Bytes arena_bytes = Bytes{1} << 20, double timeout = 20)
+      : World(bootstrap, find_transport(transport).open, algorithm, arena_bytes, timeout) {}
+  /// Over a session that no entry of the registry makes.
+  World(Bootstrap& bootstrap, const Open& open, std::string_view algorithm,
         Bytes arena_bytes = Bytes{1} << 20, double timeout = 20)
       : bootstrap_(bootstrap),
         arena_(MemorySpace::host, arena_bytes),
         stream_(make_stream(StreamKind::inline_)),
-        session_(find_transport(transport).open(
-            bootstrap, arena_,
-            {.algorithm = std::string(algorithm),
-             .timeout = std::chrono::duration<double>(timeout),
-             .oversubscribed =
-                 bootstrap.size() > static_cast<int>(std::thread::hardware_concurrency())})) {}
+        session_(open(bootstrap, arena_,
+                      {.algorithm = std::string(algorithm),
+                       .timeout = std::chrono::duration<double>(timeout),
+                       .oversubscribed = bootstrap.size() >
+                                         static_cast<int>(std::thread::hardware_concurrency())})) {}
 
   BoundView take(Index elements, DType dtype) {
     if (elements == 0) return {.data = nullptr, .dtype = dtype, .rows = 0, .cols = 0, .ld = 0};

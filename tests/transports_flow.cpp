@@ -97,6 +97,44 @@ TEST(FlowLedger, RejectsDamagedBytes) {
   EXPECT_THROW(FlowLedger::deserialize(bytes.data(), bytes.size()), Error);
 }
 
+TEST(FlowLedger, PartsAreWhatWasSentInOneDimensionOverOneNetwork) {
+  Message tp = payload(0, 1, 10), far = payload(0, 2, 100), dp = payload(0, 1, 7);
+  tp.dim = far.dim = Dimension::tp;
+  far.network = Network::scale_out;
+  dp.dim = Dimension::dp;
+  const FlowLedger ledger({tp, tp, far, dp});
+  using Part = std::pair<Dimension, Network>;
+  EXPECT_EQ(ledger.parts(), (std::vector<Part>{{Dimension::tp, Network::scale_up},
+                                               {Dimension::tp, Network::scale_out},
+                                               {Dimension::dp, Network::scale_up}}));
+  EXPECT_EQ(ledger.part(Dimension::tp, Network::scale_up), FlowLedger({tp, tp}));
+  EXPECT_EQ(ledger.part(Dimension::tp, {}), FlowLedger({tp, tp, far}));
+  EXPECT_EQ(ledger.part({}, Network::scale_up), FlowLedger({tp, tp, dp}));
+  EXPECT_EQ(ledger.part(Dimension::pp, {}), FlowLedger());
+  FlowLedger joined;
+  for (const auto& [dim, network] : ledger.parts()) joined.merge(ledger.part(dim, network));
+  EXPECT_EQ(joined, ledger);
+}
+
+TEST(SizeHistogram, NearestRanksByHand) {
+  SizeHistogram sizes;
+  sizes.add(10, 10);
+  sizes.add(20, 9);
+  sizes.add(1000);
+  sizes.add(5, 0);  // none
+  EXPECT_EQ(sizes.count(), 20);
+  EXPECT_EQ(sizes.total(), 10 * 10 + 9 * 20 + 1000);
+  EXPECT_EQ(sizes.min(), 10);
+  EXPECT_EQ(sizes.percentile(0.5), 10);   // the 10th of 20
+  EXPECT_EQ(sizes.percentile(0.95), 20);  // the 19th of 20
+  EXPECT_EQ(sizes.percentile(0.96), 1000);
+  EXPECT_EQ(sizes.percentile(1.0), 1000);
+  EXPECT_EQ(sizes.count_from(20), 10);
+  EXPECT_EQ(sizes.total_from(21), 1000);
+  EXPECT_EQ(SizeHistogram().percentile(0.5), 0);
+  EXPECT_EQ(SizeHistogram().max(), 0);
+}
+
 TEST(FlowRecorder, RecordsOnlyWhileEnabled) {
   FlowRecorder recorder(2);
   recorder.append(payload(0, 1, 1));
@@ -152,6 +190,27 @@ TEST(FlowStatistics, OneFlowHasNoEvenness) {
   EXPECT_FALSE(std::signbit(s.entropy_bits));
   EXPECT_EQ(s.effective_flows, 1.0);
   EXPECT_TRUE(std::isnan(s.evenness));
+}
+
+TEST(FlowStatistics, TheNetworkDoesNotSeeDimensions) {
+  // One pair that talks in two dimensions over one channel has one flow.
+  Flow tp = flow(0, 1, 10), ep = flow(0, 1, 30);
+  tp.dim = Dimension::tp;
+  ep.dim = Dimension::ep;
+  const FlowStatistics s = statistics_of({tp, ep});
+  EXPECT_EQ(s.flows, 1);
+  EXPECT_EQ(s.flow_max, 40);
+  EXPECT_EQ(s.entropy_bits, 0.0);
+}
+
+TEST(FlowStatistics, EntropyOfEachSendingHost) {
+  // Hosts {0,1} and {2,3}: the first sends 3:1 (0.8112781245 bits), the second two equal flows (1).
+  const auto bits =
+      host_entropy_bits({flow(0, 2, 3), flow(1, 3, 1), flow(2, 0, 5), flow(3, 0, 5)}, {0, 0, 1, 1});
+  ASSERT_EQ(bits.size(), 2u);
+  EXPECT_NEAR(bits.at(0), 0.8112781245, 1e-9);
+  EXPECT_NEAR(bits.at(1), 1.0, 1e-12);
+  EXPECT_TRUE(host_entropy_bits({flow(0, 1, 0)}, {0, 0}).empty());
 }
 
 TEST(FlowStatistics, OnlyPayloadOfMoreThanZeroBytesCounts) {

@@ -139,6 +139,8 @@ class WrongTokens : public Bootstrap {
     return real_.all_gather(bytes);
   }
   void barrier() override { real_.barrier(); }
+  void send(Rank to, double value) override { real_.send(to, value); }
+  double receive(Rank from) override { return real_.receive(from); }
   const std::vector<std::string>& hosts() const override { return real_.hosts(); }
   bool in_process() const override { return true; }
 

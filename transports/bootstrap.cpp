@@ -69,6 +69,18 @@ int Bootstrap::local_size() const {
       std::count(hosts().begin(), hosts().end(), hosts()[static_cast<std::size_t>(rank())]));
 }
 
+std::vector<Rank> Bootstrap::host_leaders() const {
+  std::vector<Rank> leaders;
+  std::vector<std::string> seen;
+  for (std::size_t rank = 0; rank < hosts().size(); ++rank) {
+    const std::string host = real_host(hosts()[rank]);
+    if (std::find(seen.begin(), seen.end(), host) != seen.end()) continue;
+    seen.push_back(host);
+    leaders.push_back(static_cast<Rank>(rank));
+  }
+  return leaders;
+}
+
 std::vector<std::string> with_virtual_hosts(std::vector<std::string> real, int ranks_per_host) {
   if (ranks_per_host < 0) {
     fail_usage(fmt::format("ranks per host is {}; give 1 or more, or 0 for the real hosts",

@@ -19,10 +19,16 @@ class Bootstrap {
   /// Everyone's bytes, by rank; lengths may differ. Collective.
   virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
   virtual void barrier() = 0;
+  /// One number to one rank, in order per pair; only the two take part. For ping-pong.
+  virtual void send(Rank to, double value) = 0;
+  virtual double receive(Rank from) = 0;
   /// Host name of every rank (real hosts, or virtual ones "name/v0" under --ranks-per-host).
   virtual const std::vector<std::string>& hosts() const = 0;
   /// True where ranks are threads of one process (tests).
   virtual bool in_process() const { return false; }
+  /// Asks the launcher to end all ranks with this exit code; for any thread, also while another is
+  /// in a call. May return before they end, or never.
+  virtual void abandon(int) {}
   /// Name and version of the library behind it, for the provenance; empty where there is none.
   virtual std::string library() const { return {}; }
 
@@ -38,6 +44,8 @@ class Bootstrap {
   int host_count() const;
   int local_rank() const;  // index among the ranks of this host
   int local_size() const;
+  /// The lowest rank of each real host, in order of first appearance: rank 0 comes first.
+  std::vector<Rank> host_leaders() const;
 };
 
 /// Over MPI_COMM_WORLD; MPI is initialised (SERIALIZED). `ranks_per_host` > 0 makes virtual hosts

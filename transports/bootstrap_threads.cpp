@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <deque>
+#include <map>
 #include <mutex>
 
 #include "patterns/error.hpp"
@@ -40,6 +42,24 @@ class ThreadWorld {
     return result_;
   }
 
+  void send(Rank from, Rank to, double value) {
+    const std::lock_guard lock(mutex_);
+    letters_[{from, to}].push_back(value);
+    arrival_.notify_all();
+  }
+
+  double receive(Rank from, Rank to) {
+    std::unique_lock lock(mutex_);
+    std::deque<double>& letters = letters_[{from, to}];
+    if (!arrival_.wait_for(lock, kPatience, [&] { return !letters.empty(); })) {
+      fail(ExitCode::timed_out, fmt::format("rank {} waited {} s for a number from rank {}", to,
+                                            kPatience.count(), from));
+    }
+    const double value = letters.front();
+    letters.pop_front();
+    return value;
+  }
+
  private:
   void finish() {
     result_ = pending_;
@@ -58,7 +78,8 @@ class ThreadWorld {
   }
 
   std::mutex mutex_;
-  std::condition_variable done_;
+  std::condition_variable done_, arrival_;
+  std::map<std::pair<Rank, Rank>, std::deque<double>> letters_;
   Gathered pending_, result_;
   std::vector<bool> arrived_;
   std::size_t count_ = 0;
@@ -76,6 +97,8 @@ class ThreadBootstrap final : public Bootstrap {
     return world_->exchange(rank_, mine);
   }
   void barrier() override { world_->exchange(rank_, {}); }
+  void send(Rank to, double value) override { world_->send(rank_, to, value); }
+  double receive(Rank from) override { return world_->receive(from, rank_); }
   const std::vector<std::string>& hosts() const override { return hosts_; }
   bool in_process() const override { return true; }
 

@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -105,7 +106,7 @@ class Communicator {
   std::vector<Rank> ranks_;
   int rank_;
   Dimension dim_;
-  std::vector<Operation> operations_;
+  std::deque<Operation> operations_;  // which stay where they are: plans point at them
   std::atomic<const char*> in_progress_{nullptr};
 };
 
@@ -138,6 +139,7 @@ struct TransportInfo {
   /// Why it cannot be used by these ranks, in one line; empty if it can. Collective.
   std::function<std::string(Bootstrap&)> unavailable;
   std::function<std::unique_ptr<Session>(Bootstrap&, Arena&, const SessionOptions&)> open;
+  bool hidden = false;  // runs only when asked for by name
 };
 
 const std::vector<TransportInfo>& transports();

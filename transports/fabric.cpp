@@ -62,6 +62,20 @@ Bytes largest_cache(hwloc_topology_t topology) {
   return largest;
 }
 
+/// Sockets and core complexes have one each.
+Bytes all_caches(hwloc_topology_t topology) {
+  Bytes sum = 0;
+  for (const hwloc_obj_type_t type : {HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE}) {
+    for (unsigned i = 0;; ++i) {
+      const hwloc_obj_t cache = hwloc_get_obj_by_type(topology, type, i);
+      if (cache == nullptr) break;
+      sum += static_cast<Bytes>(cache->attr->cache.size);
+    }
+    if (sum > 0) break;
+  }
+  return sum;
+}
+
 std::string cpu_model(hwloc_topology_t topology) {
   for (const hwloc_obj_type_t type : {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_MACHINE}) {
     const hwloc_obj_t object = hwloc_get_obj_by_type(topology, type, 0);
@@ -92,9 +106,12 @@ void read_topology(LocalView& view) {
   HostInventory& host = view.host;
   view.cores = usable_cores(topology.get());
   host.cores = static_cast<int>(view.cores.size());
-  host.numa_nodes = std::max(0, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_NUMANODE));
+  // hwloc invents a node where the system shows none.
+  if (access("/sys/devices/system/node/node0", F_OK) == 0)
+    host.numa_nodes = std::max(0, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_NUMANODE));
   host.memory = static_cast<Bytes>(hwloc_get_root_obj(topology.get())->total_memory);
   host.last_level_cache = largest_cache(topology.get());
+  host.last_level_caches = all_caches(topology.get());
   host.cpu = cpu_model(topology.get());
 }
 
@@ -125,6 +142,7 @@ json to_json(const LocalView& view) {
           {"quota", h.cpu_quota},
           {"memory", h.memory},
           {"cache", h.last_level_cache},
+          {"caches", h.last_level_caches},
           {"cores", view.cores},
           {"interfaces", interfaces}};
 }
@@ -139,6 +157,7 @@ LocalView from_json(const json& j) {
   h.cpu_quota = j.at("quota");
   h.memory = j.at("memory");
   h.last_level_cache = j.at("cache");
+  h.last_level_caches = j.at("caches");
   view.cores = j.at("cores").get<std::set<int>>();
   for (const json& i : j.at("interfaces"))
     h.interfaces.push_back({i.at(0), i.at(1), i.at(2), i.at(3)});

@@ -21,7 +21,9 @@ struct HostInventory {
   int cores = 0;         // usable by this process (affinity mask)
   int numa_nodes = 0;    // 0: unknown
   double cpu_quota = 0;  // cores by cgroup quota; 0: none
-  Bytes memory = 0, last_level_cache = 0;
+  Bytes memory = 0;
+  Bytes last_level_cache = 0;                // the largest one
+  Bytes last_level_caches = 0;               // all of that level together
   std::vector<NetworkInterface> interfaces;  // up, without loopback
 };
 

@@ -1,9 +1,12 @@
 #include "transports/flow.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 
 #include "patterns/error.hpp"
@@ -98,6 +101,7 @@ Flow read_flow(Reader& reader) {
 }
 
 constexpr std::size_t kFlowBytes = 2 * sizeof(Rank) + sizeof(std::uint16_t) + 3 + 2 * sizeof(Bytes);
+constexpr std::size_t kMessageKindBytes = 2 * sizeof(Bytes) + 2;
 
 }  // namespace
 
@@ -118,10 +122,9 @@ FlowLedger::FlowLedger(std::vector<Message> messages) {
     if (m.bytes <= 0) continue;
     flows_.push_back(
         {m.source, m.destination, m.channel, m.kind, m.dim, m.network, /*messages=*/1, m.bytes});
-    if (m.kind == MessageKind::payload) sizes_.push_back({m.bytes, m.dim});
+    if (m.kind == MessageKind::payload) ++messages_[{m.bytes, m.dim, m.network}];
   }
   combine(flows_);
-  std::sort(sizes_.begin(), sizes_.end());
 }
 
 Bytes FlowLedger::bytes(MessageKind kind) const {
@@ -139,33 +142,56 @@ Bytes FlowLedger::bytes(MessageKind kind, Network network) const {
 
 std::vector<Bytes> FlowLedger::message_sizes() const {
   std::vector<Bytes> sizes;
-  for (const MessageSize& size : sizes_) sizes.push_back(size.bytes);
+  for (const auto& [key, count] : messages_) {
+    sizes.insert(sizes.end(), static_cast<std::size_t>(count), key.bytes);
+  }
   return sizes;
 }
 
-std::vector<Bytes> FlowLedger::message_sizes(Dimension dim) const {
-  std::vector<Bytes> sizes;
-  for (const MessageSize& size : sizes_) {
-    if (size.dim == dim) sizes.push_back(size.bytes);
-  }
+SizeHistogram FlowLedger::messages() const {
+  SizeHistogram sizes;
+  for (const auto& [key, count] : messages_) sizes.add(key.bytes, count);
   return sizes;
+}
+
+FlowLedger FlowLedger::part(std::optional<Dimension> dim, std::optional<Network> network) const {
+  const auto belongs = [&](const auto& item) {
+    return (!dim || item.dim == *dim) && (!network || item.network == *network);
+  };
+  FlowLedger result;
+  std::copy_if(flows_.begin(), flows_.end(), std::back_inserter(result.flows_), belongs);
+  for (const auto& [key, count] : messages_) {
+    if (belongs(key)) result.messages_.emplace(key, count);
+  }
+  return result;
+}
+
+std::vector<std::pair<Dimension, Network>> FlowLedger::parts() const {
+  std::vector<std::pair<Dimension, Network>> parts;
+  for (const auto& [key, count] : messages_) parts.emplace_back(key.dim, key.network);
+  std::sort(parts.begin(), parts.end());
+  parts.erase(std::unique(parts.begin(), parts.end()), parts.end());
+  return parts;
 }
 
 void FlowLedger::merge(const FlowLedger& other) {
   flows_.reserve(flows_.size() + other.flows_.size());  // keeps self-merging valid
   std::copy_n(other.flows_.begin(), other.flows_.size(), std::back_inserter(flows_));
   combine(flows_);
-  std::vector<MessageSize> sizes(sizes_.size() + other.sizes_.size());
-  std::merge(sizes_.begin(), sizes_.end(), other.sizes_.begin(), other.sizes_.end(), sizes.begin());
-  sizes_ = std::move(sizes);
+  for (const auto& [key, count] : other.messages_) messages_[key] += count;
 }
 
 std::vector<std::byte> FlowLedger::serialize() const {
   Writer writer;
   writer.put<std::uint64_t>(flows_.size());
   for (const Flow& flow : flows_) write(writer, flow);
-  writer.put<std::uint64_t>(sizes_.size());
-  for (const MessageSize& size : sizes_) writer.put(size);
+  writer.put<std::uint64_t>(messages_.size());
+  for (const auto& [key, count] : messages_) {
+    writer.put(key.bytes);
+    writer.put(key.dim);
+    writer.put(key.network);
+    writer.put(count);
+  }
   return writer.take();
 }
 
@@ -174,8 +200,14 @@ FlowLedger FlowLedger::deserialize(const std::byte* data, std::size_t size) {
   FlowLedger ledger;
   const std::size_t flows = reader.count(kFlowBytes);
   for (std::size_t i = 0; i < flows; ++i) ledger.flows_.push_back(read_flow(reader));
-  const std::size_t sizes = reader.count(sizeof(MessageSize));
-  for (std::size_t i = 0; i < sizes; ++i) ledger.sizes_.push_back(reader.get<MessageSize>());
+  const std::size_t kinds = reader.count(kMessageKindBytes);
+  for (std::size_t i = 0; i < kinds; ++i) {
+    MessageKey key;
+    key.bytes = reader.get<Bytes>();
+    key.dim = reader.get<Dimension>();
+    key.network = reader.get<Network>();
+    ledger.messages_[key] += reader.get<std::int64_t>();
+  }
   if (reader.left() != 0)
     fail(ExitCode::failed,
          "a flow ledger of another rank has bytes left over; check that all ranks run the same "
@@ -186,9 +218,9 @@ FlowLedger FlowLedger::deserialize(const std::byte* data, std::size_t size) {
 namespace {
 
 /// Most distinct sources of one destination.
-int fan_in_of(const std::vector<const Flow*>& flows) {
+int fan_in_of(const std::vector<Flow>& flows) {
   std::vector<std::pair<Rank, Rank>> edges;  // (destination, source)
-  for (const Flow* flow : flows) edges.emplace_back(flow->destination, flow->source);
+  for (const Flow& flow : flows) edges.emplace_back(flow.destination, flow.source);
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   int most = 0, run = 0;
@@ -199,40 +231,67 @@ int fan_in_of(const std::vector<const Flow*>& flows) {
   return most;
 }
 
-/// -sum (Bi/B) log2(Bi/B), written so that a single flow gives +0.
-double entropy_of(const std::vector<Bytes>& sizes, Bytes total) {
-  double bits = 0;
-  for (Bytes size : sizes) {
-    const double share = static_cast<double>(size) / static_cast<double>(total);
-    bits += share * std::log2(1.0 / share);
-  }
-  return bits;
+std::vector<double> sizes_of(const std::vector<Flow>& flows) {
+  std::vector<double> sizes;
+  for (const Flow& flow : flows) sizes.push_back(static_cast<double>(flow.bytes));
+  return sizes;
 }
 
 }  // namespace
 
-FlowStatistics statistics_of(const std::vector<Flow>& flows) {
-  std::vector<const Flow*> counted;
-  std::vector<Bytes> sizes;
-  FlowStatistics result;
-  for (const Flow& flow : flows) {
+std::vector<Flow> network_flows(const std::vector<Flow>& flows) {
+  std::vector<Flow> result;
+  for (Flow flow : flows) {
     if (flow.kind != MessageKind::payload || flow.bytes <= 0) continue;
-    counted.push_back(&flow);
-    sizes.push_back(flow.bytes);
-    result.bytes += flow.bytes;
+    flow.dim = Dimension::none;
+    result.push_back(flow);
   }
-  std::sort(sizes.begin(), sizes.end());
-  result.flows = static_cast<std::int64_t>(sizes.size());
+  combine(result);
+  return result;
+}
+
+double entropy_bits(const std::vector<double>& bytes) {
+  const double total = std::accumulate(bytes.begin(), bytes.end(), 0.0);
+  double bits = 0;
+  for (double part : bytes) {
+    if (part > 0) bits += part / total * std::log2(total / part);  // never -0
+  }
+  return bits;
+}
+
+FlowStatistics statistics_of(const std::vector<Flow>& flows) {
+  const std::vector<Flow> counted = network_flows(flows);
+  FlowStatistics result;
+  for (const Flow& flow : counted) result.sizes.add(flow.bytes);
+  result.bytes = result.sizes.total();
+  result.flows = result.sizes.count();
   result.evenness = std::numeric_limits<double>::quiet_NaN();
-  if (sizes.empty()) return result;
-  result.flow_p50 = sizes[(sizes.size() - 1) / 2];
-  result.flow_max = sizes.back();
-  result.entropy_bits = entropy_of(sizes, result.bytes);
+  if (counted.empty()) return result;
+  result.flow_p50 = result.sizes.percentile(0.5);
+  result.flow_max = result.sizes.max();
+  result.entropy_bits = entropy_bits(sizes_of(counted));
   result.effective_flows = std::exp2(result.entropy_bits);
   if (result.flows >= 2)
     result.evenness = result.entropy_bits / std::log2(static_cast<double>(result.flows));
   result.fan_in_max = fan_in_of(counted);
   return result;
+}
+
+std::map<int, double> host_entropy_bits(const std::vector<Flow>& flows,
+                                        const std::vector<int>& hosts) {
+  std::map<int, std::vector<double>> sent;
+  for (const Flow& flow : network_flows(flows)) {
+    sent[hosts.at(static_cast<std::size_t>(flow.source))].push_back(
+        static_cast<double>(flow.bytes));
+  }
+  std::map<int, double> bits;
+  for (const auto& [host, sizes] : sent) bits[host] = entropy_bits(sizes);
+  return bits;
+}
+
+double message_time_us() {
+  using namespace std::chrono;
+  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
 }
 
 FlowRecorder::FlowRecorder(std::size_t capacity) { messages_.reserve(capacity); }

@@ -11,11 +11,14 @@
 
 #include <compare>
 #include <cstddef>
+#include <map>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "patterns/types.hpp"
+#include "transports/size_histogram.hpp"
 
 namespace weft {
 
@@ -59,9 +62,13 @@ class FlowLedger {
 
   const std::vector<Flow>& flows() const { return flows_; }  // sorted by key
   std::vector<Bytes> message_sizes() const;                  // payload only, sorted
-  std::vector<Bytes> message_sizes(Dimension dim) const;     // of one dimension
+  SizeHistogram messages() const;                            // payload only
   Bytes bytes(MessageKind kind) const;
   Bytes bytes(MessageKind kind, Network network) const;
+  /// What was sent in one dimension, over one network; without a value: in all of them.
+  FlowLedger part(std::optional<Dimension> dim, std::optional<Network> network) const;
+  /// The pairs that have payload, sorted.
+  std::vector<std::pair<Dimension, Network>> parts() const;
   /// Joins ledgers of several ranks. A message is recorded by one rank only.
   void merge(const FlowLedger& other);
   bool operator==(const FlowLedger&) const = default;
@@ -71,28 +78,46 @@ class FlowLedger {
   static FlowLedger deserialize(const std::byte* data, std::size_t size);
 
  private:
-  struct MessageSize {
+  /// Payload messages of one kind; a ledger has few kinds, however many messages.
+  struct MessageKey {
     Bytes bytes = 0;
     Dimension dim = Dimension::none;
-    auto operator<=>(const MessageSize&) const = default;
+    Network network = Network::scale_up;
+    auto operator<=>(const MessageKey&) const = default;
   };
 
   std::vector<Flow> flows_;
-  std::vector<MessageSize> sizes_;  // of payload, sorted
+  std::map<MessageKey, std::int64_t> messages_;
 };
 
-/// Shannon entropy by bytes H = -sum (Bi/B) log2(Bi/B), effective flows 2^H, evenness H/log2(flows)
-/// (NaN below 2 flows). flow_p50 is the nearest rank: of an even number of flows the lower of the
-/// two in the middle. All 0 without flows. Payload flows of more than zero bytes only; channels of
-/// one pair are flows of their own.
+/// Payload flows of more than zero bytes as the network sees them: all bytes of one (source,
+/// destination, channel), whatever the dimensions; sorted.
+std::vector<Flow> network_flows(const std::vector<Flow>& flows);
+
+/// Shannon entropy by bytes, bits: H = -sum (Bi/B) log2(Bi/B); +0 for a single share and without
+/// bytes.
+double entropy_bits(const std::vector<double>& bytes);
+
+/// Entropy H of the flows, effective flows 2^H, evenness H/log2(flows) (NaN below 2 flows).
+/// flow_p50 is the nearest rank: of an even number of flows the lower of the two in the middle. All
+/// 0 without flows. Of network_flows(): channels of one pair are flows of their own.
 struct FlowStatistics {
   std::int64_t flows = 0;
   Bytes bytes = 0;
   Bytes flow_p50 = 0, flow_max = 0;
+  SizeHistogram sizes;
   double entropy_bits = 0, effective_flows = 0, evenness = 0;
   int fan_in_max = 0;  // most distinct sources of one destination
 };
 FlowStatistics statistics_of(const std::vector<Flow>& flows);
+
+/// Entropy of the flows that one host sends, by host index: `hosts` has the host index of each
+/// rank. Only hosts that send.
+std::map<int, double> host_entropy_bits(const std::vector<Flow>& flows,
+                                        const std::vector<int>& hosts);
+
+/// The clock of a message's times: us of CLOCK_MONOTONIC.
+double message_time_us();
 
 class FlowRecorder {
  public:

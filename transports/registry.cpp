@@ -27,14 +27,24 @@ TransportInfo shm() {
                                                      make_shm_transport(bootstrap, arena, options),
                                                      options);
                      }};
+  info.algorithms.push_back(kNativeAlgorithm);
   for (const Algorithm& algorithm : algorithms()) info.algorithms.push_back(algorithm.name);
   return info;
+}
+
+TransportInfo bare() {
+  return {.name = "bare",
+          .summary = "the machine's limit: the moves of shm without its flags; single sweeps only",
+          .algorithms = {"memcpy", "stream"},
+          .unavailable = shm_unavailable,
+          .open = make_bare_session,
+          .hidden = true};
 }
 
 }  // namespace
 
 const std::vector<TransportInfo>& transports() {
-  static const std::vector<TransportInfo> list{mpi(), shm()};
+  static const std::vector<TransportInfo> list{mpi(), shm(), bare()};
   return list;
 }
 
@@ -42,7 +52,7 @@ const TransportInfo& find_transport(std::string_view name) {
   std::string known;
   for (const TransportInfo& info : transports()) {
     if (info.name == name) return info;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", info.name);
+    if (!info.hidden) known += fmt::format("{}{}", known.empty() ? "" : ", ", info.name);
   }
   fail_usage(fmt::format("there is no transport '{}'; known: {}", name, known));
 }

@@ -47,6 +47,11 @@ ScheduledCommunicator::ScheduledCommunicator(const ScheduledWorld& world, const 
 // ---- prepare and commit
 // ---------------------------------------------------------------------------------------------
 
+std::string ScheduledCommunicator::what(const Operation& operation) const {
+  return fmt::format("{} '{}' of the {}", to_string(operation.kind), operation.label,
+                     to_string(key_));
+}
+
 Bytes ScheduledCommunicator::place_of(const BoundView& view, const Operation& operation) const {
   if (view.data == nullptr || view.elements() == 0) return -1;
   const Bytes place = world_.arena.offset_of(view.data);
@@ -114,16 +119,43 @@ Bytes ScheduledCommunicator::scratch_bytes(const GroupMatch& match) const {
   Bytes most = 0;
   for (std::size_t k = 0; k < match.collectives(); ++k) {
     const Matched matched = match.collective(k);
-    if (matched.front()->row_elements > 0) continue;
+    const bool native = world_.native && world_.transport.offers_native(matched.front()->kind);
+    if (native || matched.front()->row_elements > 0) continue;
     most =
         std::max(most, schedule_of(matched)->scratch_elements() * size_of(matched.front()->dtype));
   }
   return most;
 }
 
-Plan ScheduledCommunicator::plan_collective(const Matched& matched,
+NativeInput ScheduledCommunicator::native_input(const Operation& operation,
+                                                const Matched& matched) const {
+  NativeInput input{.comm = id_,
+                    .me = rank(),
+                    .dim = key_.dim,
+                    .dtype = operation.dtype,
+                    .members = {},
+                    .sizes = {.kind = operation.kind, .size = size()},
+                    .operation = &operation,
+                    .what = what(operation),
+                    .recorder = &world_.recorder};
+  for (std::size_t m = 0; m < key_.ranks.size(); ++m) {
+    input.members.push_back({.rank = key_.ranks[m], .network = networks_[m]});
+    if (matched.empty()) continue;
+    input.members[m].in = matched[m]->in;
+    input.members[m].out = matched[m]->out;
+  }
+  if (!matched.empty() && !operation.run_time) input.sizes = schedule_input(matched, {});
+  return input;
+}
+
+Plan ScheduledCommunicator::plan_collective(const Operation& operation, const Matched& matched,
                                             const std::vector<RankRecord>& ranks) const {
   const OperationRecord& mine = *matched[at(rank())];
+  if (world_.native && world_.transport.offers_native(mine.kind)) {
+    Plan plan;
+    plan.native = world_.transport.native(native_input(operation, matched));
+    return plan;
+  }
   if (mine.row_elements > 0) {
     Plan plan;
     plan.run_time = true;
@@ -139,6 +171,11 @@ Plan ScheduledCommunicator::plan_collective(const Matched& matched,
 
 Plan ScheduledCommunicator::plan_points(const Operation& operation, const GroupMatch& match,
                                         std::vector<std::size_t>& sent) const {
+  if (world_.native && world_.transport.offers_native(OperationKind::point_to_point)) {
+    Plan plan;
+    plan.native = world_.transport.native(native_input(operation, {}));
+    return plan;
+  }
   std::vector<PointPlace> places;
   for (const PointToPoint& member : operation.members) {
     const PointRecord record = record_of(member);
@@ -157,10 +194,10 @@ void ScheduledCommunicator::bind(const GroupMatch& match, const std::vector<Rank
   std::vector<std::size_t> sent(key_.ranks.size(), 0);
   while (plans_.size() < prepared()) {
     const auto op = static_cast<OperationId>(plans_.size());
-    Plan plan = is_point(op) ? plan_points(operation(op), match, sent)
-                             : plan_collective(match.collective(collective++), ranks);
-    plan.what = fmt::format("{} '{}' of the {}", to_string(operation(op).kind), operation(op).label,
-                            to_string(key_));
+    Plan plan = is_point(op)
+                    ? plan_points(operation(op), match, sent)
+                    : plan_collective(operation(op), match.collective(collective++), ranks);
+    plan.what = what(operation(op));
     plans_.push_back(std::move(plan));
   }
 }
@@ -172,19 +209,28 @@ Channel ScheduledCommunicator::channel(int peer, std::uint16_t id) const {
   return {id_, id, key_.ranks[at(peer)]};
 }
 
-void ScheduledCommunicator::record_message(int peer, Bytes bytes, MessageKind kind) {
+void ScheduledCommunicator::record_message(int peer, Bytes bytes, MessageKind kind,
+                                           double posted_us) {
+  if (!world_.recorder.enabled()) return;
   world_.recorder.append({.source = world_.rank,
                           .destination = key_.ranks[at(peer)],
                           .bytes = bytes,
                           .channel = 0,
                           .kind = kind,
                           .dim = key_.dim,
-                          .network = networks_[at(peer)]});
+                          .network = networks_[at(peer)],
+                          .posted_us = posted_us,
+                          .completed_us = message_time_us()});
+}
+
+double ScheduledCommunicator::post_time_us() const {
+  return world_.recorder.enabled() ? message_time_us() : 0;
 }
 
 void ScheduledCommunicator::give_credit(int peer) {
-  record_message(peer, kCreditBytes, MessageKind::control);
+  const double posted = post_time_us();
   world_.transport.signal(channel(peer, kCreditChannel));
+  record_message(peer, kCreditBytes, MessageKind::control, posted);
 }
 
 void ScheduledCommunicator::take_credit(int peer, const char* what) {
@@ -194,8 +240,9 @@ void ScheduledCommunicator::take_credit(int peer, const char* what) {
 void ScheduledCommunicator::send(int peer, Bytes from, Bytes to, Bytes n) {
   const Channel data = channel(peer, kDataChannel);
   if (n > 0) {
-    record_message(peer, n, MessageKind::payload);
+    const double posted = post_time_us();
     world_.transport.put(data, from, to, n);
+    record_message(peer, n, MessageKind::payload, posted);
   }
   world_.transport.signal(data);
 }
@@ -238,8 +285,9 @@ void ScheduledCommunicator::publish_destination(int peer, const Operation& opera
   const Bytes published = control_ + peer * kLine;
   const Bytes told = peer_control_[at(peer)] + (size() + rank()) * kLine;
   std::memcpy(world_.arena.data() + published, &mine, sizeof mine);
-  record_message(peer, sizeof mine, MessageKind::control);
+  const double posted = post_time_us();
   world_.transport.put(channel(peer, kCreditChannel), published, told, sizeof mine);
+  record_message(peer, sizeof mine, MessageKind::control, posted);
   give_credit(peer);
 }
 
@@ -291,6 +339,7 @@ void ScheduledCommunicator::do_run(OperationId id, Stream&) {
   }
   const Plan& plan = plans_[static_cast<std::size_t>(id)];
   try {
+    if (plan.native) return plan.native->run();
     plan.run_time ? execute_run_time(operation(id), plan.what.c_str()) : execute(plan);
     world_.transport.flush();
   } catch (const Error& error) {

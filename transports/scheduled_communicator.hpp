@@ -17,6 +17,7 @@ struct ScheduledWorld {
   Transport& transport;
   FlowRecorder& recorder;
   const Algorithm& algorithm;
+  bool native;             // the wire's own forms come first
   Rank rank;               // this one
   std::vector<int> hosts;  // host index of every rank
 };
@@ -40,11 +41,14 @@ class ScheduledCommunicator final : public Communicator {
   void do_prepare(OperationId id, const Operation& operation) override;
   void do_run(OperationId id, Stream& stream) override;
 
+  std::string what(const Operation& operation) const;
   OperationRecord record_of(const Operation& operation) const;
   PointRecord record_of(const PointToPoint& member) const;
   Bytes place_of(const BoundView& view, const Operation& operation) const;
   std::unique_ptr<Schedule> schedule_of(const Matched& matched) const;
-  Plan plan_collective(const Matched& matched, const std::vector<RankRecord>& ranks) const;
+  Plan plan_collective(const Operation& operation, const Matched& matched,
+                       const std::vector<RankRecord>& ranks) const;
+  NativeInput native_input(const Operation& operation, const Matched& matched) const;
   Plan plan_points(const Operation& operation, const GroupMatch& match,
                    std::vector<std::size_t>& sent) const;
   bool is_point(OperationId id) const {
@@ -60,7 +64,8 @@ class ScheduledCommunicator final : public Communicator {
   void take_credit(int peer, const char* what);
   void send(int peer, Bytes from, Bytes to, Bytes n);
   void await(int peer, std::uint64_t messages, const char* what);
-  void record_message(int peer, Bytes bytes, MessageKind kind);
+  void record_message(int peer, Bytes bytes, MessageKind kind, double posted_us);
+  double post_time_us() const;  // 0 where nobody records
   Channel channel(int peer, std::uint16_t id) const;
   [[noreturn]] void fail_in(const Plan& plan, const Error& error) const;
 

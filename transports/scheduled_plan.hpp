@@ -6,6 +6,7 @@
 // owner still uses.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,8 @@ struct Plan {
   DType dtype = DType::f32;
   std::string what;  // "all_gather 'gather Y' of the tp group {0,1}"
   int rounds = 0;
-  bool run_time = false;  // the steps follow from run-time counts
+  bool run_time = false;                    // the steps follow from run-time counts
+  std::unique_ptr<NativeOperation> native;  // the wire's own form, in place of steps
 };
 
 /// Where a member's memory lies in its arena.

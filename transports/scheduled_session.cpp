@@ -11,6 +11,10 @@ namespace {
 
 constexpr Bytes kScratchAlignment = 256;
 
+bool is_native(const SessionOptions& options) {
+  return options.algorithm.empty() || options.algorithm == kNativeAlgorithm;
+}
+
 class ScheduledSession final : public Session {
  public:
   ScheduledSession(Bootstrap& bootstrap, Arena& arena, std::unique_ptr<Transport> transport,
@@ -21,7 +25,8 @@ class ScheduledSession final : public Session {
         world_{arena,
                *transport_,
                recorder_,
-               options.algorithm.empty() ? algorithms().front() : find_algorithm(options.algorithm),
+               is_native(options) ? algorithms().front() : find_algorithm(options.algorithm),
+               is_native(options),
                bootstrap.rank(),
                bootstrap.host_indices()} {}
 

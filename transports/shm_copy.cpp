@@ -28,21 +28,26 @@ void stream_lines(std::byte* to, const std::byte* from, std::size_t n) {
 
 }  // namespace
 
-void copy_to_peer(std::byte* to, const std::byte* from, std::size_t n) {
-  if (n < kStreamingBytes) {
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t n) {
+  const std::size_t head = (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine;
+  if (n < head + kLine) {
     if (n > 0) std::memcpy(to, from, n);
     return;
   }
-  const std::size_t head = (kLine - reinterpret_cast<std::uintptr_t>(to) % kLine) % kLine;
   const std::size_t lines = (n - head) / kLine * kLine;
   std::memcpy(to, from, head);
   stream_lines(to + head, from + head, lines);
   std::memcpy(to + head + lines, from + head + lines, n - head - lines);
 }
 #else
-void copy_to_peer(std::byte* to, const std::byte* from, std::size_t n) {
+void copy_streaming(std::byte* to, const std::byte* from, std::size_t n) {
   if (n > 0) std::memcpy(to, from, n);
 }
 #endif
+
+void copy_to_peer(std::byte* to, const std::byte* from, std::size_t n) {
+  if (n >= kStreamingBytes) return copy_streaming(to, from, n);
+  if (n > 0) std::memcpy(to, from, n);
+}
 
 }  // namespace weft

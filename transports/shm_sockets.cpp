@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "patterns/error.hpp"
@@ -193,16 +194,28 @@ void serve(const Listener& listener, int callers, std::span<const int> mine) {
   }
 }
 
+/// Which rank gets the descriptors of which.
+using Wants = std::function<bool(Rank, Rank)>;
+
+int callers_of(const Bootstrap& bootstrap, const Wants& wants) {
+  int callers = 0;
+  for (Rank r = 0; r < bootstrap.size(); ++r)
+    callers += r != bootstrap.rank() && wants(r, bootstrap.rank());
+  return callers;
+}
+
 /// One attempt. Returns an empty list, on all ranks, when some rank could not reach another; `why`
 /// says it.
 std::vector<std::vector<Descriptor>> try_place(Bootstrap& bootstrap, std::span<const int> mine,
-                                               SocketPlace place, std::string& why) {
+                                               const Wants& wants, SocketPlace place,
+                                               std::string& why) {
   std::unique_ptr<Listener> listener;
   std::string error = error_record([&] { listener = std::make_unique<Listener>(place); });
   const auto records = bootstrap.all_gather(listener ? listener->record() : std::string());
   std::vector<Descriptor> calls(records.size());
   for (std::size_t r = 0; r < records.size() && error.empty(); ++r) {
-    if (static_cast<Rank>(r) == bootstrap.rank()) continue;
+    const Rank other = static_cast<Rank>(r);
+    if (other == bootstrap.rank() || !wants(bootstrap.rank(), other)) continue;
     error = error_record([&] {
       if (records[r].empty()) fail_usage(fmt::format("rank {} could not open a socket", r));
       calls[r] = call_peer(records[r], bootstrap.rank());
@@ -215,7 +228,7 @@ std::vector<std::vector<Descriptor>> try_place(Bootstrap& bootstrap, std::span<c
   listener->hide();
   std::vector<std::vector<Descriptor>> received(records.size());
   together(bootstrap, [&] {
-    serve(*listener, bootstrap.size() - 1, mine);
+    serve(*listener, callers_of(bootstrap, wants), mine);
     for (std::size_t r = 0; r < calls.size(); ++r) {
       if (calls[r].get() >= 0) received[r] = receive_descriptors(calls[r].get());
     }
@@ -223,22 +236,46 @@ std::vector<std::vector<Descriptor>> try_place(Bootstrap& bootstrap, std::span<c
   return received;
 }
 
-}  // namespace
-
-std::vector<std::vector<Descriptor>> exchange_descriptors(Bootstrap& bootstrap,
-                                                          std::span<const int> mine,
-                                                          std::span<const SocketPlace> places) {
+std::vector<std::vector<Descriptor>> exchange(Bootstrap& bootstrap, std::span<const int> mine,
+                                              const Wants& wants,
+                                              std::span<const SocketPlace> places) {
   if (mine.size() > kMostDescriptors) {
     fail_usage(fmt::format("{} descriptors to share; at most {}", mine.size(), kMostDescriptors));
   }
   std::string why;
   for (const SocketPlace place :
        places.empty() ? std::span<const SocketPlace>(kDefaultPlaces) : places) {
-    auto received = try_place(bootstrap, mine, place, why);
+    auto received = try_place(bootstrap, mine, wants, place, why);
     if (!received.empty()) return received;
   }
   throw_error_record(why);
   fail_usage("no place for a socket was given");
+}
+
+}  // namespace
+
+std::vector<std::vector<Descriptor>> exchange_descriptors(Bootstrap& bootstrap,
+                                                          std::span<const int> mine,
+                                                          std::span<const SocketPlace> places) {
+  return exchange(
+      bootstrap, mine, [](Rank, Rank) { return true; }, places);
+}
+
+Descriptor fetch_descriptor(Bootstrap& bootstrap, int mine, Rank from) {
+  std::vector<Rank> sources;
+  for (const double source : bootstrap.all_gather(static_cast<double>(from)))
+    sources.push_back(static_cast<Rank>(source));
+  const std::vector<double> numbers = bootstrap.all_gather(static_cast<double>(mine));
+  std::vector<std::vector<Descriptor>> received;
+  if (!bootstrap.in_process()) {
+    received = exchange(
+        bootstrap, std::span(&mine, 1),
+        [&](Rank to, Rank source) { return sources[static_cast<std::size_t>(to)] == source; }, {});
+  }
+  if (from == bootstrap.rank() || bootstrap.in_process()) {
+    return Descriptor(dup(static_cast<int>(numbers[static_cast<std::size_t>(from)])));
+  }
+  return std::move(received[static_cast<std::size_t>(from)].at(0));
 }
 
 }  // namespace weft

@@ -22,4 +22,9 @@ std::vector<std::vector<Descriptor>> exchange_descriptors(Bootstrap& bootstrap,
                                                           std::span<const int> mine,
                                                           std::span<const SocketPlace> places = {});
 
+/// The descriptor that rank `from` of this host gives as `mine`; its own: a copy. Collective: every
+/// rank names one, and the ranks of several hosts may do it at once. Throws Error(usage) on all
+/// ranks.
+Descriptor fetch_descriptor(Bootstrap& bootstrap, int mine, Rank from);
+
 }  // namespace weft

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "transports/communicator.hpp"
+#include "transports/native.hpp"
 
 namespace weft {
-
-using CommId = std::uint16_t;
 
 /// Tells communicators and purposes (data, credits) apart. `peer` is a global rank.
 struct Channel {
@@ -40,9 +39,15 @@ class Transport {
   /// Ids 0 .. max_comms()-1 exist. Communicators that share a rank have different ids; others may
   /// have the same.
   virtual CommId max_comms() const = 0;
+
+  /// Whether this wire has a form of its own for such operations; then native() makes it.
+  virtual bool offers_native(OperationKind) const { return false; }
+  /// Called in commit(), on all members alike. Throws Error(usage) on what the wire refuses.
+  virtual std::unique_ptr<NativeOperation> native(const NativeInput&) { return nullptr; }
 };
 
-/// A Session whose communicators run schedules on `transport`. `arena` is already shared with the
+/// A Session whose communicators run schedules on `transport`, or its native forms: those are the
+/// default, and algorithm 'native' insists on them. `arena` is already shared with the
 /// peers by the transport. Each commit() takes from the arena: scratch for the neediest of its
 /// operations (they run one at a time), and run_time_control_bytes(group size) for each
 /// communicator with run-time counts.
@@ -59,6 +64,11 @@ constexpr Bytes run_time_control_bytes(int group_size) { return Bytes{128} * gro
 std::unique_ptr<Transport> make_shm_transport(Bootstrap& bootstrap, Arena& arena,
                                               const SessionOptions& options);
 std::string shm_unavailable(Bootstrap& bootstrap);
+/// The machine's limit: the moves of shm without its flags, for sweeps of one collective. Right
+/// only where inputs stay as they are from the first iteration on; recorded iterations (the
+/// verification) keep the flags.
+std::unique_ptr<Session> make_bare_session(Bootstrap& bootstrap, Arena& arena,
+                                           const SessionOptions& options);
 
 /// MPI's own collectives: the baseline.
 std::string mpi_unavailable(Bootstrap& bootstrap);
