@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <numeric>
+#include <span>
 
 #include "bench/clock_sync.hpp"
+#include "bench/prediction.hpp"
 
 namespace weft {
 namespace {
@@ -14,30 +17,8 @@ struct OperationBytes {
   double logical = 0, bus = 0;
 };
 
-std::vector<double> run_time_bytes(const std::int32_t* counts, const RunTimeCounts& layout,
-                                   int peers, DType dtype) {
-  std::vector<double> bytes;
-  for (int peer = 0; peer < peers; ++peer) {
-    const std::int32_t* first = counts + peer * layout.per_peer;
-    const Index rows = std::accumulate(first, first + layout.per_peer, Index{0});
-    bytes.push_back(static_cast<double>(rows * layout.row_elements * size_of(dtype)));
-  }
-  return bytes;
-}
-
-std::vector<double> static_bytes(const std::vector<Index>& counts, DType dtype) {
-  std::vector<double> bytes;
-  for (Index count : counts) bytes.push_back(static_cast<double>(count * size_of(dtype)));
-  return bytes;
-}
-
 OperationBytes all_to_all_bytes(const BoundCommunication& step) {
-  const Operation& op = step.operation;
-  const int n = step.comm->size();
-  const auto sent = op.run_time ? run_time_bytes(op.run_time->send, *op.run_time, n, op.dtype)
-                                : static_bytes(op.counts, op.dtype);
-  const auto received = op.run_time ? run_time_bytes(op.run_time->recv, *op.run_time, n, op.dtype)
-                                    : static_bytes(op.recv_counts, op.dtype);
+  const auto sent = all_to_all_sent(step), received = all_to_all_received(step);
   const auto me = static_cast<std::size_t>(step.comm->rank());
   const double out = std::accumulate(sent.begin(), sent.end(), 0.0);
   const double in = std::accumulate(received.begin(), received.end(), 0.0);
@@ -79,31 +60,109 @@ double most_sent(const FlowLedger& ledger) {
   return most;
 }
 
+/// What a rank tells the others of one of its steps.
+struct StepRecord {
+  Dimension dim = Dimension::none;
+  double logical = 0;
+  int needs = 0;
+};
+
+/// Native forms of a wire have no schedule: they move each block straight from where it is to where
+/// it belongs, as the direct one does.
+const Algorithm& known_algorithm(std::string_view name, bool recorded) {
+  const auto& all = algorithms();
+  const auto found = std::ranges::find(all, name, &Algorithm::name);
+  if (found != all.end()) return *found;
+  return find_algorithm(recorded ? "direct" : kPredictedAlgorithm);
+}
+
+/// Looks at this rank's steps: their bytes, needs and predicted messages.
+std::vector<StepRecord> look_at_steps(const Execution& execution, Bootstrap& bootstrap,
+                                      const Algorithm& algorithm, IterationTraffic& traffic,
+                                      std::vector<Message>& predicted) {
+  const std::vector<int> hosts = bootstrap.host_indices();
+  std::vector<StepRecord> records;
+  for (const BoundCommunication& step : execution.communications()) {
+    const OperationBytes bytes = bytes_of(step);
+    traffic.logical += bytes.logical;
+    traffic.bus += bytes.bus;
+    PredictedStep plan = predict(step, algorithm, hosts);
+    plan.demand.signalled = traffic.recorded;  // wires that run our schedules are one-sided
+    records.push_back({step.comm->dim(), bytes.logical, bits_of(needs_of(plan.demand))});
+    std::ranges::move(plan.messages, std::back_inserter(predicted));
+  }
+  return records;
+}
+
+void join_steps(const std::vector<StepRecord>& mine, Bootstrap& bootstrap,
+                IterationTraffic& traffic) {
+  for (const auto& bytes : bootstrap.all_gather(std::as_bytes(std::span(mine)))) {
+    std::vector<StepRecord> theirs(bytes.size() / sizeof(StepRecord));
+    if (!bytes.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
+    std::map<Dimension, std::int64_t> counts;
+    for (const StepRecord& step : theirs) {
+      OperationFigures& figures = traffic.by_dimension[step.dim];
+      if (step.logical > 0) figures.bytes.add(static_cast<Bytes>(step.logical));
+      figures.needs = figures.needs | needs_from(step.needs);
+      figures.count = std::max(figures.count, ++counts[step.dim]);
+    }
+    traffic.operations = std::max(traffic.operations, static_cast<std::int64_t>(theirs.size()));
+  }
+}
+
+/// A pair that is sent several messages in an iteration tells them apart by their order.
+void need_order_of_repeats(IterationTraffic& traffic) {
+  for (const Flow& flow : traffic.ledger.flows()) {
+    if (flow.kind == MessageKind::payload && flow.messages > 1)
+      traffic.by_dimension[flow.dim].needs.ordered = true;
+  }
+}
+
+FlowLedger gather_ledgers(const FlowLedger& mine, Bootstrap& bootstrap) {
+  FlowLedger all;
+  const auto packed = mine.serialize();
+  for (const auto& bytes : bootstrap.all_gather(std::span(packed))) {
+    all.merge(FlowLedger::deserialize(bytes.data(), bytes.size()));
+  }
+  return all;
+}
+
 }  // namespace
 
-IterationTraffic account_iteration(Execution& execution, Session& session, Bootstrap& bootstrap) {
+ServiceNeeds IterationTraffic::needs() const {
+  ServiceNeeds all;
+  for (const auto& [dim, figures] : by_dimension) all = all | figures.needs;
+  return all;
+}
+
+SizeHistogram IterationTraffic::operation_bytes() const {
+  SizeHistogram all;
+  for (const auto& [dim, figures] : by_dimension) all.merge(figures.bytes);
+  return all;
+}
+
+IterationTraffic account_iteration(Execution& execution, Session& session, Bootstrap& bootstrap,
+                                   std::string_view algorithm) {
   IterationTraffic traffic;
   FlowRecorder& recorder = session.recorder();
   recorder.enable(true);
   recorder.clear();
   execution.iterate(Phase::serial);
-  const FlowLedger mine = recorder.seal();
+  const FlowLedger posted = recorder.seal();
   recorder.enable(false);  // one iteration tells; timed ones need not be listed again
-  for (const BoundCommunication& step : execution.communications()) {
-    const OperationBytes bytes = bytes_of(step);
-    traffic.logical += bytes.logical;
-    traffic.bus += bytes.bus;
-  }
+  recorder.clear();
+  traffic.recorded = !session.flow_source().empty();
+  traffic.flow_source = traffic.recorded ? session.flow_source() : "predicted";
+  std::vector<Message> predicted;
+  const auto steps = look_at_steps(
+      execution, bootstrap, known_algorithm(algorithm, traffic.recorded), traffic, predicted);
+  join_steps(steps, bootstrap, traffic);
   traffic.logical = bootstrap.max(traffic.logical);
   traffic.bus = bootstrap.max(traffic.bus);
-  traffic.operations = static_cast<std::int64_t>(
-      bootstrap.max(static_cast<double>(execution.communications().size())));
-  traffic.recorded = !session.flow_source().empty();
-  const auto packed = mine.serialize();
-  for (const auto& bytes : bootstrap.all_gather(std::span(packed))) {
-    traffic.ledger.merge(FlowLedger::deserialize(bytes.data(), bytes.size()));
-  }
-  traffic.wire_sent_max = most_sent(traffic.ledger);
+  traffic.ledger =
+      gather_ledgers(traffic.recorded ? posted : FlowLedger(std::move(predicted)), bootstrap);
+  if (traffic.recorded) traffic.wire_sent_max = most_sent(traffic.ledger);
+  need_order_of_repeats(traffic);
   return traffic;
 }
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <vector>
 
@@ -51,7 +53,48 @@ std::string ranges_text(const Mask& mask) {
   return fmt::format("{}", fmt::join(parts, " "));
 }
 
+// NUMA nodes of these processors, as the system lists them; 0: unknown.
+std::size_t numa_nodes(const Mask& mask) {
+  std::set<std::string> nodes;
+  for (int cpu : mask) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(
+             fmt::format("/sys/devices/system/cpu/cpu{}", cpu), error)) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("node")) nodes.insert(name);
+    }
+  }
+  return nodes.size();
+}
+
+std::string binding_note(const Mask& mine, int sharing, int cores) {
+  const auto mask = static_cast<int>(mine.size());
+  const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (sharing > mask && online > cores) {
+    return fmt::format("{} ranks are bound to {} of the host's {} processors", sharing, mask,
+                       online);
+  }
+  if (numa_nodes(mine) > 1) return "a rank's processors lie on several NUMA nodes";
+  if (sharing > 1 && mask > 1) return "ranks are not bound to processors of their own";
+  return {};
+}
+
 }  // namespace
+
+std::vector<int> host_cpus(Bootstrap& bootstrap) {
+  const std::vector<Mask> masks = gather(bootstrap, own_mask());
+  const auto& hosts = bootstrap.hosts();
+  const std::string here = real_host(hosts[static_cast<std::size_t>(bootstrap.rank())]);
+  Mask together;
+  for (std::size_t rank = 0; rank < masks.size(); ++rank) {
+    if (real_host(hosts[rank]) == here) together.insert(masks[rank].begin(), masks[rank].end());
+  }
+  return {together.begin(), together.end()};
+}
+
+std::string cpu_list(const std::vector<int>& cpus) {
+  return ranges_text(Mask(cpus.begin(), cpus.end()));
+}
 
 CpuShare share_cpus(Bootstrap& bootstrap) {
   const Mask mine = own_mask();
@@ -74,6 +117,10 @@ CpuShare share_cpus(Bootstrap& bootstrap) {
   const bool crowded = sharing > static_cast<int>(mine.size()) || local > share.cores;
   share.oversubscribed = !bootstrap.all(!crowded);
   share.binding = ranges_text(mine);
+  share.cores_per_rank = static_cast<double>(mine.size()) / std::max(1, sharing);
+  for (const std::string& note : bootstrap.all_gather(binding_note(mine, sharing, share.cores))) {
+    if (share.note.empty()) share.note = note;
+  }
   return share;
 }
 

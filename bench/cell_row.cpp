@@ -55,142 +55,12 @@ void identify_place(Row& row, const RunContext& context) {
                                                         static_cast<double>(hosts.size())));
   row.set("threads_per_rank", context.threads_per_rank);
   row.set("binding", context.binding);
-}
-
-// Payload messages of all ranks as packets, message by message.
-Packets packets_of_all(const FlowLedger& ledger, Bytes mtu) {
-  Packets sum;
-  std::vector<std::pair<Bytes, std::int64_t>>
-      frames;  // median frame of a message, how many packets
-  for (Bytes size : ledger.message_sizes()) {
-    const Packets packets = packets_of(size, mtu);
-    sum.count += packets.count;
-    sum.wire_bytes += packets.wire_bytes;
-    sum.largest = std::max(sum.largest, packets.largest);
-    frames.emplace_back(packets.median, packets.count);
-  }
-  std::sort(frames.begin(), frames.end());
-  std::int64_t seen = 0;
-  for (const auto& [frame, count] : frames) {
-    seen += count;
-    if (seen * 2 >= sum.count) {
-      sum.median = frame;
-      break;
-    }
-  }
-  return sum;
-}
-
-void add_flow_columns(Row& row, const RunContext& context, const IterationTraffic& traffic) {
-  const FlowLedger& ledger = traffic.ledger;
-  const std::vector<Bytes> sizes = ledger.message_sizes();
-  const Bytes up = ledger.bytes(MessageKind::payload, Network::scale_up);
-  const Bytes out = ledger.bytes(MessageKind::payload, Network::scale_out);
-  row.set("bytes_wire", ledger.bytes(MessageKind::payload));
-  row.set("bytes_scale_up", up);
-  row.set("bytes_scale_out", out);
-  row.set("network", out == 0 ? "scale_up" : up == 0 ? "scale_out" : "scale_up+scale_out");
-  row.set("messages", static_cast<std::int64_t>(sizes.size()));
-  row.set("flow_source", "recorded");
-  const FlowStatistics statistics = statistics_of(ledger.flows());
-  row.set("flows", statistics.flows);
-  if (sizes.empty()) return;  // no traffic has no sizes and no entropy
-  row.set("message_bytes_p50", sizes[(sizes.size() - 1) / 2]);
-  const Packets packets = packets_of_all(ledger, context.options.mtu);
-  row.set("packets", packets.count);
-  row.set("packet_bytes_p50", packets.median);
-  row.set("packet_bytes_max", packets.largest);
-  row.set("flow_bytes_p50", statistics.flow_p50);
-  row.set("flow_bytes_max", statistics.flow_max);
-  row.set("fan_in_max", statistics.fan_in_max);
-  row.set("entropy_bits", statistics.entropy_bits);
-  row.set("effective_flows", statistics.effective_flows);
-  row.set("evenness", statistics.evenness);
+  row.set("binding_note", context.binding_note);
+  row.set("stream_cores", context.streams_share_cores ? "shared" : "own");
 }
 
 double gigabytes_per_second(double bytes, double us) {
   return bytes > 0 && us > 0 ? bytes / us * 1e-3 : std::nan("");
-}
-
-// Flows and messages of one dimension.
-struct DimensionTraffic {
-  std::vector<Flow> flows;
-  std::set<Rank> senders;
-};
-
-std::map<Dimension, DimensionTraffic> by_dimension(const FlowLedger& ledger) {
-  std::map<Dimension, DimensionTraffic> result;
-  for (const Flow& flow : ledger.flows()) {
-    if (flow.kind != MessageKind::payload) continue;
-    result[flow.dim].flows.push_back(flow);
-    result[flow.dim].senders.insert(flow.source);
-  }
-  return result;
-}
-
-std::string needs_of(const std::vector<const BoundCommunication*>& steps) {
-  const bool reduces = std::ranges::any_of(steps, [](const BoundCommunication* step) {
-    return step->operation.kind == OperationKind::all_reduce ||
-           step->operation.kind == OperationKind::reduce_scatter;
-  });
-  // A signal must not overtake the data it announces; a sum must take each contribution once.
-  return reduces ? "reliable, ordered, exactly once" : "reliable, ordered";
-}
-
-std::string packet_text(const std::vector<Bytes>& messages, Bytes mtu, std::int64_t& count) {
-  std::map<Bytes, std::int64_t, std::greater<>> payloads;
-  for (Bytes message : messages) {
-    if (message / mtu > 0) payloads[mtu] += message / mtu;
-    if (message % mtu > 0) payloads[message % mtu] += 1;
-  }
-  std::vector<std::string> parts;
-  for (const auto& [size, packets] : payloads) {
-    count += packets;
-    if (parts.size() < 2) parts.push_back(fmt::format("{} x {}", size, packets));
-  }
-  if (payloads.size() > 2) parts.push_back(fmt::format("+{} sizes", payloads.size() - 2));
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-void add_flows(TrafficLine& line, const DimensionTraffic& traffic,
-               const std::vector<Bytes>& messages, Bytes mtu) {
-  const FlowStatistics statistics = statistics_of(traffic.flows);
-  line.flows_per_sender =
-      static_cast<double>(statistics.flows) / static_cast<double>(traffic.senders.size());
-  line.flow_p50 = statistics.flow_p50;
-  line.flow_max = statistics.flow_max;
-  line.fan_in = statistics.fan_in_max;
-  // Queue pairs share a pair's bytes evenly, so q of them add log2 q bits to the entropy.
-  const int queue_pairs[] = {1, 4, 16};
-  for (int i = 0; i < 3; ++i) line.effective_flows[i] = statistics.effective_flows * queue_pairs[i];
-  line.packet_sizes = packet_text(messages, mtu, line.packets);
-  const bool out = std::ranges::any_of(
-      traffic.flows, [](const Flow& f) { return f.network == Network::scale_out; });
-  const bool up = std::ranges::any_of(traffic.flows,
-                                      [](const Flow& f) { return f.network == Network::scale_up; });
-  line.network = out && up ? "both" : out ? "scale_out" : "scale_up";
-}
-
-std::string operations_text(const std::vector<const BoundCommunication*>& steps) {
-  std::map<std::string, int> kinds;
-  for (const BoundCommunication* step : steps) {
-    const bool p2p = step->operation.kind == OperationKind::point_to_point;
-    ++kinds[p2p ? "send/recv" : std::string(to_string(step->operation.kind))];
-  }
-  std::vector<std::string> parts;
-  for (const auto& [kind, count] : kinds) parts.push_back(fmt::format("{} x{}", kind, count));
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
-
-Bytes largest_message(const std::vector<const BoundCommunication*>& steps) {
-  Bytes most = 0;
-  for (const BoundCommunication* step : steps) {
-    const Operation& op = step->operation;
-    Bytes bytes = op.kind == OperationKind::all_gather ? op.out.bytes() : op.in.bytes();
-    for (const PointToPoint& member : op.members) bytes = std::max(bytes, member.data.bytes());
-    most = std::max(most, bytes);
-  }
-  return most;
 }
 
 }  // namespace
@@ -206,7 +76,7 @@ Row identify(const RunContext& context, const Cell& cell) {
   row.set("transport", cell.transport);
   row.set("algorithm", cell.algorithm);
   row.set("space", to_string(context.backend.space()));
-  row.set("cache", "hot");
+  row.set("cache", context.options.hot ? "hot" : "rotated");
   identify_shape(row, context, case_of(context, cell));
   identify_place(row, context);
   return row;
@@ -215,6 +85,13 @@ Row identify(const RunContext& context, const Cell& cell) {
 void add_times(Row& row, const Measurement& measurement) {
   const Summary& s = measurement.summary;
   row.set("sync", measurement.sync);
+  row.set("clock_residual_us", measurement.clock_residual_us);
+  row.set("start_skew_us", measurement.start_skew_us);
+  row.set("noise", measurement.noise.text());
+  row.set("other_load", measurement.noise.other_load);
+  row.set("steal", measurement.noise.steal);
+  row.set("throttled_us", measurement.noise.throttled_us);
+  row.set("attempts", measurement.attempts);
   row.set("n", s.n);
   row.set("late", measurement.late);
   row.set("stop_reason", measurement.stop_reason);
@@ -233,11 +110,16 @@ void add_times(Row& row, const Measurement& measurement) {
   }
 }
 
-void add_traffic(Row& row, const RunContext& context, const IterationTraffic& traffic,
-                 double p50_us) {
+void add_overlap(Row& row, const OverlapFigures& figures) {
+  row.set("exposed_us", figures.exposed_us);
+  row.set("hidden_share", figures.hidden_share);
+  row.set("bubble_us", figures.bubble_us);
+  row.set("compute_slowdown", figures.compute_slowdown);
+}
+
+void add_rates(Row& row, const RunContext& context, const IterationTraffic& traffic,
+               double p50_us) {
   row.set("bytes_logical", static_cast<std::int64_t>(traffic.logical));
-  row.set("operations", traffic.operations);
-  if (traffic.recorded) add_flow_columns(row, context, traffic);
   if (row.get("phase") != "comm") return;
   row.set("algbw_GBps", gigabytes_per_second(traffic.logical, p50_us));
   row.set("busbw_GBps", gigabytes_per_second(traffic.bus, p50_us));
@@ -250,39 +132,6 @@ void add_gemm(Row& row, const GemmTime& gemm) {
   row.set("t_gemm_us", gemm.gemm_us);
   row.set("gemm_share", gemm.gemm_us / row.number("t_p50_us"));
   row.set("gemm_gflops", gemm.flops / gemm.gemm_us * 1e-3);
-}
-
-std::vector<TrafficLine> traffic_lines_of(const RunContext& context, const Cell& cell,
-                                          const Execution& execution,
-                                          const IterationTraffic& traffic) {
-  std::map<Dimension, std::vector<const BoundCommunication*>> steps;
-  for (const BoundCommunication& step : execution.communications())
-    steps[step.comm->dim()].push_back(&step);
-  const auto flows = by_dimension(traffic.ledger);
-  std::vector<TrafficLine> lines;
-  for (const auto& [dim, of_dim] : steps) {
-    TrafficLine line;
-    line.pattern = context.plan.pattern->name;
-    line.dimension = to_string(dim);
-    line.direction = case_of(context, cell).sweep
-                         ? "sweep"
-                         : to_string(case_of(context, cell).options.direction);
-    line.transport = cell.transport;
-    line.algorithm = cell.algorithm;
-    line.collective = operations_text(of_dim);
-    line.operations = static_cast<std::int64_t>(of_dim.size());
-    line.bytes_per_operation = largest_message(of_dim);
-    line.who = fmt::format("{} ranks, groups of {}", context.plan.layout.world(),
-                           of_dim.front()->comm->size());
-    line.hidden_share = line.utilisation = std::nan("");
-    line.needs = needs_of(of_dim);
-    const auto found = flows.find(dim);
-    if (found != flows.end())
-      add_flows(line, found->second, traffic.ledger.message_sizes(dim), context.options.mtu);
-    if (traffic.recorded) line.flow_source = "recorded";
-    lines.push_back(std::move(line));
-  }
-  return lines;
 }
 
 }  // namespace weft

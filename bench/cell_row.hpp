@@ -11,9 +11,16 @@ namespace weft {
 /// The columns that say which cell this is and where it ran.
 Row identify(const RunContext& context, const Cell& cell);
 void add_times(Row& row, const Measurement& measurement);
-/// Bytes, message and flow columns; rates too where the phase is communication alone.
-void add_traffic(Row& row, const RunContext& context, const IterationTraffic& traffic,
-                 double p50_us);
+/// What overlapping hid and cost. Blank where a phase that they compare with was not measured.
+struct OverlapFigures {
+  double exposed_us = 0;        // overlap - the same program without payload
+  double hidden_share = 0;      // 1 - exposed / comm alone; not clamped
+  double bubble_us = 0;         // the program without payload - compute alone
+  double compute_slowdown = 0;  // compute steps within overlap / alone
+};
+void add_overlap(Row& row, const OverlapFigures& figures);
+/// Logical bytes; rates where the phase is communication alone.
+void add_rates(Row& row, const RunContext& context, const IterationTraffic& traffic, double p50_us);
 /// Gemm time of an iteration (max over ranks), its share of the row's median, its rate.
 void add_gemm(Row& row, const GemmTime& gemm);
 

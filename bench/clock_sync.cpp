@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <limits>
 
 #include "transports/bootstrap_hosts.hpp"
 
@@ -10,6 +12,10 @@ namespace {
 
 constexpr double kWidestMarginUs = 2000;
 constexpr double kTolerableLateShare = 0.1;
+constexpr int kExchanges = 25;           // of which the fastest counts
+constexpr std::size_t kKeptPoints = 12;  // old ones know a drift that temperature has changed since
+constexpr double kRefreshSeconds = 10;
+constexpr double kSpanForDriftUs = 2e6;  // over less, the error of two points exceeds any drift
 
 // Enough for the slowest rank to leave the exchange that agrees on the instant: four times its
 // median duration.
@@ -24,6 +30,17 @@ double exchange_margin(Bootstrap& bootstrap) {
   return std::clamp(bootstrap.max(durations[7]) * 4, 5.0, 500.0);
 }
 
+// The leader of the host that `rank` runs on.
+Rank leader_of(const Bootstrap& bootstrap, const std::vector<Rank>& leaders) {
+  const auto& hosts = bootstrap.hosts();
+  const auto host = [&](Rank rank) { return real_host(hosts[static_cast<std::size_t>(rank)]); };
+  if (std::ranges::find(leaders, bootstrap.rank()) != leaders.end()) return bootstrap.rank();
+  for (Rank leader : leaders) {
+    if (host(leader) == host(bootstrap.rank())) return leader;
+  }
+  return leaders.front();
+}
+
 }  // namespace
 
 double monotonic_us() {
@@ -31,9 +48,102 @@ double monotonic_us() {
   return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
 }
 
-CommonStart::CommonStart(Bootstrap& bootstrap, bool oversubscribed)
+HostClocks::HostClocks(Bootstrap& bootstrap, std::vector<Rank> leaders, Clock clock)
     : bootstrap_(bootstrap),
-      clock_(bootstrap.all(!oversubscribed && distinct_real_hosts(bootstrap.hosts()).size() == 1)),
+      leaders_(std::move(leaders)),
+      my_leader_(leader_of(bootstrap, leaders_)),
+      clock_(std::move(clock)) {
+  refresh();
+}
+
+// Rank 0's part: its clock before and after; the leader's reading lies between them.
+HostClocks::Point HostClocks::exchange(Rank leader) {
+  Point best{0, 0, std::numeric_limits<double>::infinity()};
+  for (int i = 0; i < kExchanges; ++i) {
+    const double begin = clock_();
+    bootstrap_.send(leader, begin);
+    const double theirs = bootstrap_.receive(leader);
+    const double end = clock_();
+    const double error = (end - begin) / 2;
+    if (error < best.error_us) best = {theirs, (begin + end) / 2 - theirs, error};
+  }
+  bootstrap_.send(leader, best.local_us);
+  bootstrap_.send(leader, best.offset_us);
+  bootstrap_.send(leader, best.error_us);
+  return best;
+}
+
+HostClocks::Point HostClocks::answer() {
+  for (int i = 0; i < kExchanges; ++i) {
+    bootstrap_.receive(0);
+    bootstrap_.send(0, clock_());
+  }
+  Point point;
+  point.local_us = bootstrap_.receive(0);
+  point.offset_us = bootstrap_.receive(0);
+  point.error_us = bootstrap_.receive(0);
+  return point;
+}
+
+void HostClocks::refresh() {
+  refreshed_us_ = clock_();
+  if (leaders_.size() < 2) return;
+  Point mine{clock_(), 0, 0};
+  for (std::size_t i = 1; i < leaders_.size(); ++i) {
+    if (bootstrap_.rank() == 0) exchange(leaders_[i]);
+    if (bootstrap_.rank() == leaders_[i]) mine = answer();
+  }
+  const auto all = bootstrap_.all_gather(std::as_bytes(std::span(&mine, 1)));
+  const auto& told = all[static_cast<std::size_t>(my_leader_)];
+  std::copy(told.begin(), told.end(), std::as_writable_bytes(std::span(&mine, 1)).begin());
+  points_.push_back(mine);
+  if (points_.size() > kKeptPoints) points_.erase(points_.begin());
+  fit();
+}
+
+// offset(t) = offset + drift * (t - base), least squares over the kept points.
+void HostClocks::fit() {
+  base_us_ = points_.back().local_us;
+  offset_us_ = points_.back().offset_us;
+  drift_ = 0;
+  const auto n = static_cast<double>(points_.size());
+  if (base_us_ - points_.front().local_us > kSpanForDriftUs) {
+    double t = 0, o = 0, tt = 0, to = 0;
+    for (const Point& p : points_) {
+      const double dt = p.local_us - base_us_, d = p.offset_us - points_.back().offset_us;
+      t += dt;
+      o += d;
+      tt += dt * dt;
+      to += dt * d;
+    }
+    drift_ = (n * to - t * o) / (n * tt - t * t);
+    offset_us_ += (o - drift_ * t) / n;
+  }
+  double worst = 0;
+  for (const Point& p : points_) {
+    const double left = std::abs(offset_us_ + drift_ * (p.local_us - base_us_) - p.offset_us);
+    worst = std::max(worst, left);
+  }
+  residual_us_ = bootstrap_.max(worst + points_.back().error_us);
+}
+
+void HostClocks::refresh_if_due() {
+  if (leaders_.size() < 2) return;
+  if (bootstrap_.max((clock_() - refreshed_us_) * 1e-6) >= kRefreshSeconds) refresh();
+}
+
+double HostClocks::to_reference(double local_us) const {
+  return local_us + offset_us_ + drift_ * (local_us - base_us_);
+}
+
+double HostClocks::to_local(double reference_us) const {
+  return base_us_ + (reference_us - base_us_ - offset_us_) / (1 + drift_);
+}
+
+CommonStart::CommonStart(Bootstrap& bootstrap, const HostClocks& clocks, bool oversubscribed)
+    : bootstrap_(bootstrap),
+      clocks_(clocks),
+      clock_(bootstrap.all(!oversubscribed)),
       margin_us_(clock_ ? exchange_margin(bootstrap) : 0) {}
 
 void CommonStart::adapt(int late, int starts) {
@@ -45,13 +155,15 @@ void CommonStart::adapt(int late, int starts) {
 CommonStart::Start CommonStart::wait() {
   if (!clock_) {
     bootstrap_.barrier();
-    return {monotonic_us(), false};
+    const double begun = now_us();
+    return {begun, begun, false};
   }
-  const double at = bootstrap_.max(monotonic_us()) + margin_us_;
-  if (monotonic_us() > at) return {at, true};
-  while (monotonic_us() < at) {
-  }
-  return {at, false};
+  const double at = bootstrap_.max(now_us()) + margin_us_;
+  const double local = clocks_.to_local(at);
+  double now = clocks_.now_us();
+  if (now > local) return {at, clocks_.to_reference(now), true};
+  while (now < local) now = clocks_.now_us();
+  return {at, clocks_.to_reference(now), false};
 }
 
 }  // namespace weft

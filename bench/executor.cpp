@@ -4,19 +4,14 @@
 #include <chrono>
 #include <tuple>
 
+#include "bench/token_payload.hpp"
+
 namespace weft {
 namespace {
-
-constexpr Bytes kTensorAlignment = 256;  // a pair of cache lines, and every vector width
 
 double now_us() {
   using namespace std::chrono;
   return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
-}
-
-Bytes slot_bytes(const Tensor& tensor) {
-  const Bytes bytes = std::max<Bytes>(tensor.elements() * size_of(tensor.dtype), 1);
-  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
 bool is_gemm(ComputeKind kind) {
@@ -26,33 +21,17 @@ bool is_gemm(ComputeKind kind) {
 
 }  // namespace
 
-Bytes Execution::arena_bytes(const Program& program) {
-  Bytes sum = 0;
-  for (const Tensor& tensor : program.tensors) sum += slot_bytes(tensor) * tensor.slots;
-  return sum;
-}
-
-Execution::Execution(const Program& program, const ExecutionContext& context)
-    : program_(program),
-      context_(context),
-      inline_(make_stream(StreamKind::inline_)),
-      worker_(make_stream(StreamKind::worker)) {
-  place_tensors();
+Execution::Execution(const Program& program, const TensorPlacement& placement,
+                     const ExecutionContext& context)
+    : program_(program), placement_(placement), context_(context) {
   bind_steps(program.prologue, prologue_, true);
   bind_steps(program.steps, steps_, false);
 }
 
-void Execution::place_tensors() {
-  for (const Tensor& tensor : program_.tensors) {
-    std::vector<std::byte*>& slots = addresses_.emplace_back();
-    for (int slot = 0; slot < tensor.slots; ++slot) {
-      slots.push_back(context_.arena.take(slot_bytes(tensor), kTensorAlignment).data());
-    }
-  }
-}
-
-std::byte* Execution::address(TensorId tensor, int slot) const {
-  return addresses_[static_cast<std::size_t>(tensor)][static_cast<std::size_t>(slot)];
+Execution Execution::hollow() const {
+  ExecutionContext context = context_;
+  context.payload = Payload::token;
+  return Execution(program_, placement_, context);
 }
 
 BoundView Execution::bind(const View& view) const {
@@ -141,6 +120,9 @@ void Execution::bind_communication(const FlatStep& flat, BoundStep& step, bool p
   }
   operation.label = flat.label;
   step.comm = &context_.session.communicator(program_.groups[static_cast<std::size_t>(group)]);
+  if (context_.payload == Payload::token && !prologue) {
+    operation = with_token_payload(operation, step.comm->size(), step.comm->rank(), context_.arena);
+  }
   step.operation = step.comm->prepare(operation);
   if (!prologue) {
     communications_.push_back(
@@ -149,6 +131,16 @@ void Execution::bind_communication(const FlatStep& flat, BoundStep& step, bool p
 }
 
 void Execution::prepare() {
+  fill();
+  context_.bootstrap.barrier();  // no peer may write into memory that is still being filled
+  run_prologue();
+}
+
+void Execution::run_prologue() {
+  for (BoundStep& step : prologue_) run_step(step, *context_.streams.compute);
+}
+
+void Execution::fill() {
   for (std::size_t id = 0; id < program_.tensors.size(); ++id) {
     const Tensor& tensor = program_.tensors[id];
     for (int slot = 0; slot < tensor.slots; ++slot) {
@@ -160,12 +152,10 @@ void Execution::prepare() {
       }
     }
   }
-  context_.bootstrap.barrier();  // no peer may write into memory that is still being filled
-  for (BoundStep& step : prologue_) run_step(step, *inline_);
 }
 
 void Execution::run_step(BoundStep& step, Stream& stream) {
-  current_.store(step.label.c_str(), std::memory_order_relaxed);
+  context_.streams.current.store(step.label.c_str(), std::memory_order_relaxed);
   if (step.compute) {
     step.compute->run();
   } else {
@@ -182,7 +172,8 @@ void Execution::run_timed(BoundStep& step, Stream& stream) {
 void Execution::run_task(void* step) {
   auto* bound = static_cast<BoundStep*>(step);
   Execution& self = *bound->owner;
-  Stream& stream = bound->stream == StreamRole::comm ? *self.worker_ : *self.inline_;
+  Streams& streams = self.context_.streams;
+  Stream& stream = bound->stream == StreamRole::comm ? *streams.comm : *streams.compute;
   self.traced_ ? self.run_timed(*bound, stream) : self.run_step(*bound, stream);
 }
 
@@ -200,10 +191,10 @@ void Execution::run_overlapped() {
   for (BoundStep& step : steps_) {
     if (step.awaited) step.done.reset();
   }
-  submit(StreamRole::comm, *worker_);
-  submit(StreamRole::compute, *inline_);
-  inline_->synchronize();
-  worker_->synchronize();
+  submit(StreamRole::comm, *context_.streams.comm);
+  submit(StreamRole::compute, *context_.streams.compute);
+  context_.streams.compute->synchronize();
+  context_.streams.comm->synchronize();
 }
 
 bool Execution::has(Phase phase, const BoundStep& step) {
@@ -230,10 +221,11 @@ void Execution::iterate(Phase phase) {
   } else {
     for (BoundStep& step : steps_) {
       if (!has(phase, step)) continue;
-      traced_ ? run_timed(step, *inline_) : run_step(step, *inline_);
+      traced_ ? run_timed(step, *context_.streams.compute)
+              : run_step(step, *context_.streams.compute);
     }
   }
-  current_.store("", std::memory_order_relaxed);
+  context_.streams.current.store("", std::memory_order_relaxed);
 }
 
 double Execution::gemm_flops() const {
@@ -251,17 +243,17 @@ GemmTime Execution::time_gemms() {
   const double begin = now_us();
   for (BoundStep& step : steps_) {
     const double start = step.gemm ? now_us() : 0;
-    run_step(step, *inline_);
+    run_step(step, *context_.streams.compute);
     if (step.gemm) time.gemm_us += now_us() - start;
   }
   time.iteration_us = now_us() - begin;
-  current_.store("", std::memory_order_relaxed);
+  context_.streams.current.store("", std::memory_order_relaxed);
   return time;
 }
 
 void Execution::run_communication(const BoundCommunication& step) {
-  current_.store(step.operation.label.c_str(), std::memory_order_relaxed);
-  step.comm->run(step.id, *inline_);
+  context_.streams.current.store(step.operation.label.c_str(), std::memory_order_relaxed);
+  step.comm->run(step.id, *context_.streams.compute);
 }
 
 }  // namespace weft

@@ -2,9 +2,11 @@
 // communication steps to a transport, once; then runs iterations of any phase. There is no other
 // timing or execution loop in the suite.
 //
-//   Execution run(program, {bootstrap, backend, arena, *session, seed});   // local
-//   session->commit();                   // collective: peers learn of each other's operations
-//   run.prepare();                       // fills all tensors, does the prologue
+//   TensorPlacement buffers(program, arena);
+//   Streams streams;
+//   Execution run(program, buffers, {bootstrap, backend, arena, *session, streams, seed});  //
+//   local session->commit();                   // collective: peers learn of each other's
+//   operations run.prepare();                       // fills all tensors, does the prologue
 //   run.iterate(Phase::overlap);         // one iteration; ends when this rank's work is done
 //
 // Wrong: to iterate before commit(), or compute or comm alone before one serial iteration has made
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "bench/options.hpp"
+#include "bench/placement.hpp"
 #include "kernels/backend.hpp"
 #include "kernels/generator.hpp"
 #include "patterns/program.hpp"
@@ -23,12 +26,28 @@
 
 namespace weft {
 
+/// The two queues of a rank: compute on the calling thread, communication on a thread of its own
+/// while phases overlap. All executions of a rank share them.
+struct Streams {
+  std::unique_ptr<Stream> compute = make_stream(StreamKind::inline_);
+  std::unique_ptr<Stream> comm = make_stream(StreamKind::worker);
+  /// Label of the step that is running, for the watchdog's thread; "" between iterations.
+  std::atomic<const char*> current{""};
+};
+
+/// What communication steps carry. `token`: one element from each rank to each that it would have
+/// sent to, in memory apart; the waits for peers stay, the bytes go. With it, an iteration takes
+/// what dependencies, imbalance and pipeline bubbles cost.
+enum class Payload : std::uint8_t { full, token };
+
 struct ExecutionContext {
   Bootstrap& bootstrap;
   KernelBackend& backend;
   Arena& arena;
   Session& session;
+  Streams& streams;
   std::uint64_t seed = 1;
+  Payload payload = Payload::full;
 };
 
 /// A communication step bound to a communicator; what verification and accounting need to know of
@@ -58,15 +77,19 @@ struct StepSpan {
 
 class Execution {
  public:
-  Execution(const Program& program, const ExecutionContext& context);
+  Execution(const Program& program, const TensorPlacement& placement,
+            const ExecutionContext& context);
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
-  /// Bytes of arena that the tensors of a program take, with alignment.
-  static Bytes arena_bytes(const Program& program);
+  /// The same with token payloads; commit() after it.
+  Execution hollow() const;
 
-  /// Poisons and fills every tensor from the generator, then does the prologue.
+  /// Poisons and fills every tensor from the generator, then does the prologue. Collective.
   void prepare();
+  /// The two halves of it. Between them every rank must have filled its tensors.
+  void fill();
+  void run_prologue();
   void iterate(Phase phase);
   /// Floating-point operations of this rank's gemm steps in one iteration.
   double gemm_flops() const;
@@ -79,15 +102,14 @@ class Execution {
   const std::string& step_label(int step) const { return steps_[at(step)].label; }
   const std::vector<int>& step_after(int step) const { return steps_[at(step)].after_steps; }
   int step_count() const { return static_cast<int>(steps_.size()); }
+  bool step_communicates(int step) const { return steps_[at(step)].comm != nullptr; }
 
   const Program& program() const { return program_; }
-  std::byte* address(TensorId tensor, int slot) const;
+  std::byte* address(TensorId tensor, int slot) const { return placement_.address(tensor, slot); }
   /// Communication steps of one iteration, in the order of the comm stream.
   const std::vector<BoundCommunication>& communications() const { return communications_; }
   /// Does one communication step alone, on the calling thread.
   void run_communication(const BoundCommunication& step);
-  /// Label of the step that each stream is in, for the watchdog; empty where idle.
-  const char* current_step() const { return current_.load(std::memory_order_relaxed); }
 
  private:
   struct BoundStep {
@@ -106,7 +128,6 @@ class Execution {
   };
 
   static std::size_t at(int step) { return static_cast<std::size_t>(step); }
-  void place_tensors();
   void bind_steps(const std::vector<Step>& steps, std::deque<BoundStep>& bound, bool prologue);
   void bind_compute(const Compute& op, BoundStep& step);
   void bind_communication(const FlatStep& flat, BoundStep& step, bool prologue);
@@ -121,12 +142,10 @@ class Execution {
   void run_timed(BoundStep& step, Stream& stream);
 
   const Program& program_;
+  const TensorPlacement& placement_;
   ExecutionContext context_;
-  std::vector<std::vector<std::byte*>> addresses_;  // [tensor][slot]
   std::deque<BoundStep> prologue_, steps_;
   std::vector<BoundCommunication> communications_;
-  std::unique_ptr<Stream> inline_, worker_;
-  std::atomic<const char*> current_{""};
   bool traced_ = false;
 };
 

@@ -3,8 +3,12 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
+#include <regex.h>
+
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 
 #include "patterns/error.hpp"
 
@@ -57,6 +61,41 @@ void report(benchmark::State& state, const CellResult& result) {
   set_counter(state, result.row, "max_us", "t_max_us");
 }
 
+// Cells of a case stay together, in their order: an overlap is told from the phases before it.
+std::vector<const Cell*> in_run_order(const Plan& plan, std::uint64_t seed) {
+  std::vector<std::size_t> cases(plan.cases.size());
+  std::iota(cases.begin(), cases.end(), std::size_t{0});
+  if (seed != 0) std::ranges::shuffle(cases, std::mt19937_64(seed));
+  std::vector<const Cell*> cells;
+  for (std::size_t index : cases) {
+    const auto first = static_cast<std::ptrdiff_t>(cells.size());
+    for (const Cell& cell : plan.cells) {
+      if (cell.case_index == index) cells.push_back(&cell);
+    }
+    std::stable_sort(cells.begin() + first, cells.end(),
+                     [](const Cell* a, const Cell* b) { return a->phase < b->phase; });
+  }
+  return cells;
+}
+
+// The library's own filter, applied to the names as it makes them: POSIX extended, "-" excludes.
+std::vector<const Cell*> selected(const Plan& plan) {
+  std::string pattern = benchmark::GetBenchmarkFilter();
+  if (pattern.empty() || pattern == "all") pattern = ".";
+  const bool excludes = pattern.front() == '-';
+  regex_t compiled;
+  const char* text = pattern.c_str() + (excludes ? 1 : 0);
+  const bool usable = regcomp(&compiled, text, REG_EXTENDED | REG_NOSUB) == 0;
+  std::vector<const Cell*> cells;
+  for (const Cell& cell : plan.cells) {
+    const std::string name = cell.id + "/iterations:1/manual_time";
+    const bool matches = usable && regexec(&compiled, name.c_str(), 0, nullptr, 0) == 0;
+    if (matches != excludes) cells.push_back(&cell);
+  }
+  if (usable) regfree(&compiled);
+  return cells;
+}
+
 }  // namespace
 
 void initialise_benchmarks(const std::vector<std::string>& arguments, Rank rank) {
@@ -78,16 +117,18 @@ bool only_lists(const std::vector<std::string>& arguments) {
   });
 }
 
-void run_benchmarks(const Plan& plan, Runner& runner, Rank rank,
+void run_benchmarks(const Plan& plan, Runner& runner, Rank rank, std::uint64_t seed,
                     const std::function<void(const Cell&, int, int)>& progress) {
   int index = 0;
-  const int count = static_cast<int>(plan.cells.size());
-  for (const Cell& cell : plan.cells) {
+  const std::vector<const Cell*> cells = in_run_order(plan, seed);
+  runner.select(selected(plan));
+  const int count = static_cast<int>(cells.size());
+  for (const Cell* cell : cells) {
     benchmark::RegisterBenchmark(
-        cell.id.c_str(),
-        [&runner, &cell, &progress, &index, count](benchmark::State& state) {
-          progress(cell, ++index, count);
-          report(state, runner.run(cell));
+        cell->id.c_str(),
+        [&runner, cell, &progress, &index, count](benchmark::State& state) {
+          progress(*cell, ++index, count);
+          report(state, runner.run(*cell));
         })
         ->UseManualTime()
         ->Iterations(1)

@@ -15,10 +15,11 @@ void initialise_benchmarks(const std::vector<std::string>& arguments, Rank rank)
 /// and nothing runs.
 bool only_lists(const std::vector<std::string>& arguments);
 
-/// Collective: every rank runs the same cells in the same order. Rank 0 reports to the console and
-/// to --benchmark_out. `progress` is told before each cell: the cell, its number from 1, how many
-/// there are.
-void run_benchmarks(const Plan& plan, Runner& runner, Rank rank,
+/// Collective: every rank runs the same cells in the same order: cases in an order shuffled by
+/// `seed` (the same on all ranks), so that what changes with time does not follow the size; 0: in
+/// plan order. Rank 0 reports to the console and to --benchmark_out. `progress` is told before each
+/// cell: the cell, its number from 1, how many there are.
+void run_benchmarks(const Plan& plan, Runner& runner, Rank rank, std::uint64_t seed,
                     const std::function<void(const Cell&, int, int)>& progress);
 
 }  // namespace weft

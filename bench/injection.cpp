@@ -20,12 +20,12 @@ Injection Injection::parse(const std::string& text) {
   if (parts[0] == "corrupt" && parts.size() == 3) result.kind = Kind::corrupt;
   if (parts[0] == "half" && parts.size() == 3) result.kind = Kind::half;
   if (parts[0] == "swap" && parts.size() == 2) result.kind = Kind::swap;
-  const bool known_check =
-      result.check.empty() || result.check == "exchange" || result.check == "result";
+  const bool known_check = result.check.empty() || result.check == "exchange" ||
+                           result.check == "result" || result.check == "timed";
   if (result.kind == Kind::none || !known_check) {
     fail_usage(
         fmt::format("--inject '{}': use corrupt:RANK:BYTE, half:RANK:ELEMENT or swap:RANK, "
-                    "then @exchange or @result to confine it",
+                    "then @exchange, @result or @timed to confine it",
                     text));
   }
   result.rank = static_cast<Rank>(parse_integer(parts[1], "--inject", 0, 1 << 30));

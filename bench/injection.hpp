@@ -10,7 +10,7 @@ namespace weft {
 
 /// A fault to inject, for tests of the verification itself: "corrupt:RANK:BYTE" (xor of one byte;
 /// negative from the end), "half:RANK:ELEMENT" (adds half a unit), "swap:RANK" (swaps the two
-/// halves); "@exchange" or "@result" behind it confines it to one check.
+/// halves); "@exchange", "@result" or "@timed" behind it confines it to one check.
 struct Injection {
   enum class Kind : std::uint8_t { none, corrupt, half, swap } kind = Kind::none;
   Rank rank = 0;

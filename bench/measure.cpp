@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
 
 namespace weft {
 namespace {
@@ -12,9 +15,14 @@ constexpr double kBlockUs =
 constexpr int kLargestBlock = 500;
 constexpr int kWarmUpBlocks = 8;
 constexpr double kWarmUpAgreement = 0.05;
+constexpr int kAttempts = 3;
+// Of what all contestants may take: no attempt starts when more is spent.
+constexpr double kRepeatShare = 0.5;
+// A block of fewer iterations is long enough for the first to fill the caches at little cost.
+constexpr int kShortBlock = 8;
 
 struct Timing {
-  double start_us = 0, end_us = 0, late = 0;
+  double start_us = 0, begun_us = 0, end_us = 0, late = 0;
 };
 
 using Block = std::vector<std::vector<Timing>>;  // [rank][iteration]
@@ -26,24 +34,6 @@ int late_starts(const Block& block) {
     late += std::ranges::any_of(block, [i](const auto& rank) { return rank[i].late != 0; });
   }
   return late;
-}
-
-Block run_block(Bootstrap& bootstrap, CommonStart& start, int iterations,
-                const std::function<void()>& iteration) {
-  std::vector<Timing> mine;
-  mine.reserve(static_cast<std::size_t>(iterations));
-  for (int i = 0; i < iterations; ++i) {
-    const CommonStart::Start begun = start.wait();
-    iteration();
-    mine.push_back({begun.at_us, monotonic_us(), begun.late ? 1.0 : 0.0});
-  }
-  Block block;
-  for (const auto& bytes : bootstrap.all_gather(std::as_bytes(std::span(mine)))) {
-    auto& timings = block.emplace_back(bytes.size() / sizeof(Timing));
-    std::memcpy(timings.data(), bytes.data(), bytes.size());
-  }
-  start.adapt(late_starts(block), iterations);
-  return block;
 }
 
 // Reduced in this order: over ranks first (the slowest), then over iterations (by the caller). Late
@@ -60,9 +50,20 @@ std::vector<double> slowest(const Block& block) {
   return samples;
 }
 
+// Of each iteration: last rank's start - first rank's.
+void add_skews(const Block& block, std::vector<double>& skews) {
+  for (std::size_t i = 0; i < block.front().size(); ++i) {
+    double first = block.front()[i].begun_us, last = first;
+    for (const auto& rank : block) {
+      first = std::min(first, rank[i].begun_us);
+      last = std::max(last, rank[i].begun_us);
+    }
+    skews.push_back(last - first);
+  }
+}
+
 double median_of_valid(std::vector<double> samples) {
   std::erase_if(samples, [](double v) { return std::isnan(v); });
-  if (samples.empty()) return std::nan("");
   std::sort(samples.begin(), samples.end());
   return quantile(samples, 0.5);
 }
@@ -72,21 +73,6 @@ int next_block(double typical_us) {
              ? 1
              : std::clamp(static_cast<int>(kBlockUs / std::max(typical_us, 0.01)), 1,
                           kLargestBlock);
-}
-
-// Stops when two successive blocks have medians within 5%, or after a few: the row's interval tells
-// the rest.
-double warm_up(Bootstrap& bootstrap, CommonStart& start, const StoppingRule& rule, double first_us,
-               const std::function<void()>& iteration) {
-  double last = std::nan(""), spent = first_us;
-  for (int i = 0; i < kWarmUpBlocks && spent < rule.max_time_us; ++i) {
-    const int size = std::max(1, next_block(std::isnan(last) ? first_us : last) / 4);
-    const double median = median_of_valid(slowest(run_block(bootstrap, start, size, iteration)));
-    spent += size * (std::isnan(median) ? first_us : median);
-    if (std::abs(median - last) <= kWarmUpAgreement * last) return median;
-    last = median;
-  }
-  return last;
 }
 
 bool precise(const Summary& summary, const StoppingRule& rule) {
@@ -103,53 +89,181 @@ std::string_view stop(const Summary& summary, const StoppingRule& rule, double s
   return "";
 }
 
-void keep_raw(std::vector<RowWriter::Sample>& raw, const Block& block, int first_iteration,
-              double zero_us) {
+/// One contestant on its way to a Measurement.
+class Race {
+ public:
+  Race(const MeasureContext& context, const StoppingRule& rule, const Contestant& contestant,
+       bool alone)
+      : context_(context), rule_(rule), contestant_(contestant), alone_(alone) {}
+
+  void warm_up();
+  void start_attempt();
+  void run_one_block();
+  bool attempt_ended() const { return !now_.stop_reason.empty(); }
+  /// Keeps this attempt if it was quieter than those before.
+  void end_attempt(const Noise& noise);
+  double spent_us() const { return spent_us_; }
+  Measurement finish();
+
+ private:
+  Block run_block(int iterations);
+  void keep_raw(const Block& block);
+  void take_samples(const Block& block, double typical_us);
+
+  const MeasureContext& context_;
+  const StoppingRule& rule_;
+  const Contestant& contestant_;
+  bool alone_;
+  Measurement now_, best_;
+  std::vector<RowWriter::Sample> raw_;  // of all attempts
+  std::vector<double> valid_, skews_;
+  double typical_us_ = std::nan(""), first_us_ = 0, zero_us_ = 0, spent_us_ = 0;
+  int done_ = 0, attempts_ = 0;
+};
+
+Block Race::run_block(int iterations) {
+  std::vector<Timing> mine;
+  mine.reserve(static_cast<std::size_t>(iterations));
+  CommonStart& start = context_.start;
+  for (int i = 0; i < iterations; ++i) {
+    const CommonStart::Start begun = start.wait();
+    contestant_.iteration();
+    mine.push_back({begun.at_us, begun.begun_us, start.now_us(), begun.late ? 1.0 : 0.0});
+  }
+  Block block;
+  for (const auto& bytes : context_.bootstrap.all_gather(std::as_bytes(std::span(mine)))) {
+    auto& timings = block.emplace_back(bytes.size() / sizeof(Timing));
+    std::memcpy(timings.data(), bytes.data(), bytes.size());
+  }
+  start.adapt(late_starts(block), iterations);
+  return block;
+}
+
+// Stops when two successive blocks have medians within 5%, or after a few: the row's interval tells
+// the rest.
+void Race::warm_up() {
+  const Block first = run_block(1);
+  for (const auto& rank : first) {
+    first_us_ = std::max(first_us_, rank[0].end_us - rank[0].start_us);
+  }
+  zero_us_ = first.front().front().start_us;
+  double last = std::nan(""), spent = first_us_;
+  for (int i = 0; i < kWarmUpBlocks && spent < rule_.max_time_us; ++i) {
+    const int size = std::max(1, next_block(std::isnan(last) ? first_us_ : last) / 4);
+    const double median = median_of_valid(slowest(run_block(size)));
+    spent += size * (std::isnan(median) ? first_us_ : median);
+    const bool steady = std::abs(median - last) <= kWarmUpAgreement * last;
+    last = median;
+    if (steady) break;
+  }
+  typical_us_ = last;
+}
+
+void Race::keep_raw(const Block& block) {
   for (std::size_t rank = 0; rank < block.size(); ++rank) {
     for (std::size_t i = 0; i < block[rank].size(); ++i) {
       const Timing& t = block[rank][i];
-      raw.push_back({first_iteration + static_cast<int>(i), static_cast<Rank>(rank),
-                     t.start_us - zero_us, t.end_us - zero_us, t.late == 0});
+      raw_.push_back({done_ + static_cast<int>(i), static_cast<Rank>(rank), t.start_us - zero_us_,
+                      t.end_us - zero_us_, t.late == 0, attempts_});
     }
+  }
+}
+
+void Race::take_samples(const Block& block, double typical_us) {
+  const std::vector<double> samples = slowest(block);
+  for (double sample : samples) {
+    std::isnan(sample) ? static_cast<void>(++now_.late) : valid_.push_back(sample);
+  }
+  add_skews(block, skews_);
+  if (context_.bootstrap.rank() == 0) keep_raw(block);
+  done_ += static_cast<int>(samples.size());
+  spent_us_ = std::accumulate(valid_.begin(), valid_.end(), 0.0) +
+              now_.late * (std::isnan(typical_us) ? first_us_ : typical_us);
+  now_.summary = summarise(valid_, effective_samples(valid_));
+  if (!valid_.empty()) typical_us_ = now_.summary.p50;
+}
+
+void Race::run_one_block() {
+  // No block may overshoot the time that is left by more than one iteration.
+  const double left = std::max(rule_.max_time_us - spent_us_, 0.0);
+  const int fitting =
+      std::isnan(typical_us_) ? 1 : static_cast<int>(left / std::max(typical_us_, 0.01)) + 1;
+  const int size = std::min(next_block(typical_us_), fitting);
+  // Another contestant left its data in the caches; that is not this one's steady state.
+  if (!alone_ && size >= kShortBlock) contestant_.iteration();
+  take_samples(run_block(size), typical_us_);
+  now_.stop_reason = stop(now_.summary, rule_, spent_us_);
+}
+
+void Race::start_attempt() {
+  ++attempts_;
+  now_ = Measurement();
+  valid_.clear();
+  skews_.clear();
+  spent_us_ = 0;
+}
+
+void Race::end_attempt(const Noise& noise) {
+  now_.noise = noise;
+  now_.sync = context_.start.name();
+  now_.clock_residual_us = context_.start.residual_us();
+  now_.start_skew_us = median_of_valid(skews_);
+  if (attempts_ == 1 || noise.badness() < best_.noise.badness()) best_ = std::move(now_);
+}
+
+Measurement Race::finish() {
+  if (contestant_.ended) {
+    contestant_.iteration();  // the last to write its buffers
+    contestant_.ended();
+  }
+  best_.first_us = first_us_;
+  best_.attempts = attempts_;
+  best_.raw = std::move(raw_);
+  return std::move(best_);
+}
+
+using Races = std::vector<std::unique_ptr<Race>>;
+
+void run_attempt(const Races& races, std::mt19937_64& shuffle) {
+  std::vector<Race*> running;
+  for (const auto& race : races) {
+    race->start_attempt();
+    running.push_back(race.get());
+  }
+  while (!running.empty()) {
+    std::ranges::shuffle(running, shuffle);
+    for (Race* race : running) race->run_one_block();
+    std::erase_if(running, [](const Race* race) { return race->attempt_ended(); });
   }
 }
 
 }  // namespace
 
-Measurement measure(Bootstrap& bootstrap, CommonStart& start, const StoppingRule& rule,
-                    const std::function<void()>& iteration) {
-  Measurement result;
-  const Block first = run_block(bootstrap, start, 1, iteration);
-  for (const auto& rank : first) {
-    result.first_us = std::max(result.first_us, rank[0].end_us - rank[0].start_us);
+std::vector<Measurement> measure(const MeasureContext& context, const StoppingRule& rule,
+                                 std::span<const Contestant> contestants) {
+  Races races;
+  for (const Contestant& contestant : contestants) {
+    races.push_back(std::make_unique<Race>(context, rule, contestant, contestants.size() == 1));
+    races.back()->warm_up();
   }
-  const double zero_us = first.front().front().start_us;
-  double typical = warm_up(bootstrap, start, rule, result.first_us, iteration);
-  std::vector<double> valid;
-  double spent = 0;
-  int done = 0;
-  while (result.stop_reason.empty()) {
-    // No block may overshoot the time that is left by more than one iteration.
-    const double left = std::max(rule.max_time_us - spent, 0.0);
-    const int fitting =
-        std::isnan(typical) ? 1 : static_cast<int>(left / std::max(typical, 0.01)) + 1;
-    const Block block =
-        run_block(bootstrap, start, std::min(next_block(typical), fitting), iteration);
-    const std::vector<double> samples = slowest(block);
-    for (double sample : samples) {
-      std::isnan(sample) ? static_cast<void>(++result.late) : valid.push_back(sample);
+  std::mt19937_64 shuffle(context.seed);
+  const double budget_us = rule.max_time_us * static_cast<double>(races.size());
+  double spent_us = 0;
+  Noise noise;
+  for (int attempt = 0; attempt == 0 || (attempt < kAttempts && noise.noisy() &&
+                                         spent_us < kRepeatShare * budget_us);
+       ++attempt) {
+    context.noise.start();
+    run_attempt(races, shuffle);
+    noise = context.noise.stop();
+    for (const auto& race : races) {
+      race->end_attempt(noise);
+      spent_us += race->spent_us();
     }
-    spent = 0;
-    for (double sample : valid) spent += sample;
-    spent += result.late * (std::isnan(typical) ? result.first_us : typical);
-    if (bootstrap.rank() == 0) keep_raw(result.raw, block, done, zero_us);
-    done += static_cast<int>(samples.size());
-    result.summary = summarise(valid);
-    if (!valid.empty()) typical = result.summary.p50;
-    result.stop_reason = stop(result.summary, rule, spent);
   }
-  result.sync = start.name();
-  return result;
+  std::vector<Measurement> results;
+  for (const auto& race : races) results.push_back(race->finish());
+  return results;
 }
 
 }  // namespace weft

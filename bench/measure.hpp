@@ -1,11 +1,13 @@
-// The whole measurement of one cell, in one function.
+// The whole measurement of what is compared with each other: cells of one case and phase.
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bench/clock_sync.hpp"
+#include "bench/noise.hpp"
 #include "bench/row_writer.hpp"
 #include "bench/statistics.hpp"
 
@@ -23,15 +25,39 @@ struct Measurement {
   int late = 0;                  // samples left out because a rank started late
   std::string_view sync;         // "clock" | "barrier"
   std::string_view stop_reason;  // "precision" | "max_time" | "iterations"
+  double clock_residual_us = 0;  // of the clocks that starts and ends were read from
+  double start_skew_us = 0;      // median over samples of (last rank's start - first rank's)
+  int attempts = 1;              // noisy ones were repeated; this is the quietest
+  Noise noise;
   std::vector<RowWriter::Sample>
-      raw;  // rank 0: every sample of every rank; times since the first start
+      raw;  // rank 0: every sample of every rank and attempt; times since the first start
 };
 
-/// Collective. Runs `iteration` until the rule says stop: the first iteration on its own, warm-up
-/// until two successive blocks agree, then blocks of samples. Every rank gets the same numbers and
-/// so takes the same decisions. A sample is the time from the common start to the end of the
-/// slowest rank (sync=barrier: the slowest rank's own start-to-end).
-Measurement measure(Bootstrap& bootstrap, CommonStart& start, const StoppingRule& rule,
-                    const std::function<void()>& iteration);
+/// Something to be timed. `iteration` is local work that ends when this rank's part is done;
+/// `ended` is collective and called once, after a last untimed iteration and before any other's.
+struct Contestant {
+  std::function<void()> iteration;
+  std::function<void()> ended{};
+};
+
+/// What all measurements of a run share.
+struct MeasureContext {
+  Bootstrap& bootstrap;
+  CommonStart& start;
+  NoiseMeter& noise;
+  std::uint64_t seed = 0;  // of the order of blocks; the same on all ranks
+};
+
+/// Collective. Each contestant: the first iteration on its own, warm-up until two successive blocks
+/// agree, then samples until the rule says stop. Blocks of samples alternate between the
+/// contestants in an order shuffled anew each round, so that a machine that changes its speed
+/// changes it for all of them; not sample by sample, which would have each run in the other's
+/// caches. Every rank gets the same numbers and so takes the same decisions. A sample is the time
+/// from the common start to the end of the slowest rank (sync=barrier: the slowest rank's own
+/// start-to-end). Where other load was seen, all of them are measured again, up to three times
+/// while no more than half of their max_time is spent; the quietest attempt counts, all are in
+/// `raw`. Results in the order of the contestants.
+std::vector<Measurement> measure(const MeasureContext& context, const StoppingRule& rule,
+                                 std::span<const Contestant> contestants);
 
 }  // namespace weft

@@ -13,6 +13,9 @@ namespace {
 
 constexpr int kMaxInt = std::numeric_limits<int>::max();
 constexpr double kLongest = 1e6;  // seconds: eleven days
+constexpr int kMostPaths = 4096;
+constexpr int kMostQueuePairs = 1024;
+constexpr double kSlowestLink = 1e-6;  // Gbit/s
 
 void parse_directions(const std::vector<std::string>& texts, const Pattern& pattern,
                       Options& options) {
@@ -46,6 +49,17 @@ void parse_phases(const std::vector<std::string>& texts, Options& options) {
                                                   {"serial", Phase::serial},
                                                   {"overlap", Phase::overlap}}));
   }
+}
+
+Bytes elephant_size(const std::string& text) {
+  Bytes size = 0;
+  try {
+    size = parse_size(text);
+  } catch (const Error& error) {
+    fail_usage(fmt::format("--elephant: {}", error.what()));
+  }
+  if (size < 1) fail_usage("--elephant must be 1 byte or more; 0 would make every flow one");
+  return size;
 }
 
 std::string names_of(const std::vector<Direction>& directions) {
@@ -184,6 +198,9 @@ void add_measure_options(CLI::App& app, Options& options) {
                options.min_time, 0, kLongest);
   group.number("--max-time", "S", "seconds of samples of a cell, at most (default 1)",
                options.max_time, 1e-6, kLongest);
+  group.flag("--hot",
+             "the same buffers in every iteration, in the caches (default:\nbuffers rotate)",
+             options.hot);
   group.flag("--no-verify", "do not check results before timing", options.verify, false);
   group.count("--threads", "threads of a rank's gemm (default: cores / ranks of the host)",
               options.threads);
@@ -204,6 +221,9 @@ void add_output_options(CLI::App& app, const Pattern& pattern, Options& options)
   group.text("--json", "FILE", "the rows of this launch and its provenance", options.json);
   group.text("--flows", "FILE", "who sent how much to whom, as CSV", options.flows);
   group.text("--samples", "FILE", "times of each iteration and rank, as CSV", options.samples);
+  group.text("--traffic", "FILE", "traffic figures of each dimension and network, as CSV",
+             options.traffic);
+  group.text("--trace", "FILE", "a few iterations for ui.perfetto.dev, as JSON", options.trace);
 }
 
 void add_traffic_options(CLI::App& app, Options& options) {
@@ -211,6 +231,26 @@ void add_traffic_options(CLI::App& app, Options& options) {
   group.value("--mtu", "BYTES", "path MTU that packets are counted at (default 4096)",
               [&options](const std::string& text) {
                 options.mtu = parse_integer(text, "--mtu", 64, 65536);
+              });
+  group.value("--elephant", "BYTES", "flows of this size and more are elephants (default 1MB)",
+              [&options](const std::string& text) { options.elephant = elephant_size(text); });
+  group.value("--paths", "N", "equal-cost paths that flows are spread over (default 8)",
+              [&options](const std::string& text) {
+                options.paths = static_cast<int>(parse_integer(text, "--paths", 1, kMostPaths));
+              });
+  group.value("--ecmp-hash", "NAME",
+              "how a switch picks a path: ideal, crc32, toeplitz, xor\n(default ideal)",
+              [&options](const std::string& text) { options.ecmp_hash = find_ecmp_hash(text); });
+  group.value("--qps", "N", "queue pairs of a pair of ranks, for path figures (default 1)",
+              [&options](const std::string& text) {
+                options.queue_pairs =
+                    static_cast<int>(parse_integer(text, "--qps", 1, kMostQueuePairs));
+              });
+  group.value("--link-rate", "GBIT",
+              "rate of each link between hosts, Gbit/s (default: what\nthe system says of the "
+              "fastest interface)",
+              [&options](const std::string& text) {
+                options.link_rate_gbps = parse_number(text, "--link-rate", kSlowestLink, 1e6);
               });
 }
 

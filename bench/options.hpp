@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/ecmp.hpp"
 #include "bench/injection.hpp"
 #include "patterns/pattern.hpp"
 
@@ -28,12 +29,19 @@ struct Options {
   double precision = 0.02;                 // relative half-width of the median's 95% interval
   double min_time = 0.05, max_time = 1.0;  // seconds of samples per cell
   bool verify = true;
+  bool hot = false;                       // the same buffers in every iteration
   std::string csv, json, flows, samples;  // csv "none": no file
-  double timeout = 60;                    // seconds without progress
+  std::string traffic, trace;
+  double timeout = 60;  // seconds without progress
   std::uint64_t seed = 1;
-  int ranks_per_host = 0;  // > 0: virtual hosts
-  int threads = 0;         // per rank for gemm; 0: cores / local ranks
-  Bytes mtu = 4096;        // path MTU, for packet figures
+  int ranks_per_host = 0;      // > 0: virtual hosts
+  int threads = 0;             // per rank for gemm; 0: cores / local ranks
+  Bytes mtu = 4096;            // path MTU, for packet figures
+  Bytes elephant = 1'000'000;  // flows from this size on are elephants
+  int paths = 8;               // equal-cost paths that flows are spread over
+  EcmpHash ecmp_hash = EcmpHash::ideal;
+  int queue_pairs = 1;        // per pair of ranks, for path figures
+  double link_rate_gbps = 0;  // of each link between hosts; 0: from the inventory
   std::string scene;
   Injection injection;  // --inject, hidden
   bool list_transports = false, list_models = false, show_plan = false, show_plan_json = false;

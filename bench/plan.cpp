@@ -141,7 +141,10 @@ Program Plan::reference(const Case& c) const {
 }
 
 std::string Plan::options_text(const Case& c) const {
-  return c.sweep ? "" : fmt::format("{}", fmt::join(pattern->option_texts(c.options), ","));
+  std::vector<std::string> texts;
+  if (!c.sweep) texts = pattern->option_texts(c.options);
+  if (hot) texts.emplace_back("hot");
+  return fmt::format("{}", fmt::join(texts, ","));
 }
 
 Plan make_plan(const Options& options, const Pattern& pattern, int world,
@@ -152,7 +155,8 @@ Plan make_plan(const Options& options, const Pattern& pattern, int world,
       find_model(options.model.empty() ? pattern.default_model : std::string_view(options.model)),
       Layout::make(spec_for(options, pattern, world), world),
       {},
-      {}};
+      {},
+      options.hot};
   plan.cases = options.sizes.empty() ? model_cases(options, pattern, plan.model)
                                      : sweep_cases(options, pattern, plan.model);
   for (const Case& c : plan.cases)
@@ -178,9 +182,9 @@ std::vector<const TransportInfo*> usable_transports(const Options& options, Boot
   for (const TransportInfo& info : transports()) {
     const std::string why = info.unavailable(bootstrap);
     const bool wanted =
-        options.transports.empty() ||
+        (options.transports.empty() && !info.hidden) ||
         std::ranges::find(options.transports, info.name) != options.transports.end();
-    if (why.empty()) available.push_back(info.name);
+    if (why.empty() && !info.hidden) available.push_back(info.name);
     if (wanted && why.empty()) usable.push_back(&info);
     if (wanted && !why.empty()) refused.push_back(fmt::format("{}: {}", info.name, why));
   }

@@ -38,6 +38,7 @@ struct Plan {
   Layout layout;
   std::vector<Case> cases;
   std::vector<Cell> cells;  // cells of one (case, transport, algorithm) stand together
+  bool hot = false;         // buffers do not rotate
 
   Program program(const Case& c, Rank rank) const;
   Program reference(const Case& c) const;

@@ -66,7 +66,7 @@ Json interface_json(const NetworkInterface& interface) {
           {"numa", interface.numa < 0 ? Json() : Json(interface.numa)}};
 }
 
-Json host_json(const HostInventory& host) {
+Json host_json(const HostInventory& host, const CpuLimits& limits) {
   Json interfaces = Json::array();
   for (const NetworkInterface& interface : host.interfaces)
     interfaces.push_back(interface_json(interface));
@@ -74,6 +74,8 @@ Json host_json(const HostInventory& host) {
           {"cpu", host.cpu},
           {"kernel", host.kernel},
           {"cores", known(host.cores)},
+          {"usable_cpus", limits.usable_cpus},
+          {"cpu_quota", limits.quota},
           {"cpu_quota_cores", known(host.cpu_quota)},
           {"numa_nodes", known(host.numa_nodes)},
           {"memory_bytes", known(host.memory)},
@@ -100,7 +102,10 @@ std::uint64_t mixed(std::uint64_t x) {
 
 std::string provenance_json(const RunFacts& facts) {
   Json hosts = Json::array();
-  for (const HostInventory& host : facts.inventory) hosts.push_back(host_json(host));
+  for (std::size_t i = 0; i < facts.inventory.size(); ++i) {
+    const bool limits = i < facts.cpu_limits.size();
+    hosts.push_back(host_json(facts.inventory[i], limits ? facts.cpu_limits[i] : CpuLimits{}));
+  }
   const Json all{{"schema", kSchema},
                  {"launch_id", facts.launch_id},
                  {"weft", WEFT_VERSION},
@@ -132,10 +137,11 @@ std::string make_launch_id() {
   return fmt::format("{}{:015x}", letter, id >> 4);
 }
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
+std::string utc_now() { return utc_text(std::time(nullptr)); }
+
+std::string utc_text(std::time_t when) {
   std::tm utc{};
-  ::gmtime_r(&now, &utc);
+  ::gmtime_r(&when, &utc);
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", utc.tm_year + 1900, utc.tm_mon + 1,
                      utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
 }

@@ -2,9 +2,11 @@
 // environment, time.
 #pragma once
 
+#include <ctime>
 #include <string>
 #include <vector>
 
+#include "bench/machine_load.hpp"
 #include "transports/fabric.hpp"
 
 namespace weft {
@@ -15,7 +17,8 @@ struct RunFacts {
   std::string mpi_library;  // MPI_Get_library_version(), from the transports room
   std::string kernels;      // KernelBackend::description()
   std::vector<HostInventory> inventory;
-  std::vector<std::string> hosts;  // of each rank
+  std::vector<CpuLimits> cpu_limits;  // of the same hosts
+  std::vector<std::string> hosts;     // of each rank
   double timer_cost_ns = 0;
   double copy_limit_GBps = 0;
   int threads_per_rank = 1;
@@ -29,5 +32,6 @@ std::string make_launch_id();
 
 /// "2026-11-29T22:13:22Z"
 std::string utc_now();
+std::string utc_text(std::time_t when);
 
 }  // namespace weft

@@ -35,10 +35,11 @@ constexpr std::string_view kColumns[] = {
     "network", "operations", "operation_bytes_min", "operation_bytes_p50", "operation_bytes_p95",
     "operation_bytes_max", "messages", "message_bytes_min", "message_bytes_p50",
     "message_bytes_p95", "message_bytes_max", "packets", "packet_bytes_min", "packet_bytes_p50",
-    "packet_bytes_p95", "packet_bytes_max", "ack_packets", "flows", "flow_bytes_min",
-    "flow_bytes_p50", "flow_bytes_p95", "flow_bytes_max", "elephants", "elephant_share",
-    "flow_source", "fan_in_max", "flows_concurrent_max", "entropy_bits", "effective_flows",
-    "evenness", "host_entropy_bits_min", "paths", "ecmp_hash", "path_max_mean", "path_entropy",
+    "packet_bytes_p95", "packet_bytes_max", "packet_histogram", "ack_packets", "flows",
+    "flow_bytes_min", "flow_bytes_p50", "flow_bytes_p95", "flow_bytes_max", "elephants",
+    "elephant_share", "flow_source", "fan_in_max", "fan_in_concurrent_max", "flows_concurrent_max",
+    "entropy_bits", "effective_flows", "evenness", "host_entropy_bits_min", "paths", "ecmp_hash",
+    "qps", "path_max_mean", "path_entropy",
     // frequency: depends on this machine's speed
     "msgs_per_s", "gap_p50_us", "gap_p99_us", "duty_cycle", "duty_cycle_100us", "duty_cycle_1ms",
     "duty_cycle_10ms", "peak_to_mean", "peak_to_mean_100us", "peak_to_mean_1ms",
@@ -74,6 +75,20 @@ std::string number_text(double value) {
 const std::vector<std::string_view>& columns() {
   static const std::vector<std::string_view> all(std::begin(kColumns), std::end(kColumns));
   return all;
+}
+
+const std::vector<std::string_view>& traffic_file_columns() {
+  static const std::vector<std::string_view> some = [] {
+    std::vector<std::string_view> result{"schema",    "launch_id",       "cell_id",   "pattern",
+                                         "dimension", "network",         "direction", "phase",
+                                         "transport", "algorithm",       "world",     "bytes_wire",
+                                         "link_util", "link_rate_source"};
+    const auto first = std::ranges::find(kColumns, std::string_view("operations"));
+    const auto last = std::ranges::find(kColumns, std::string_view("exposed_us"));
+    result.insert(result.end(), first, last);
+    return result;
+  }();
+  return some;
 }
 
 void Row::put(std::string_view column, std::string text, bool number) {

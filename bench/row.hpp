@@ -21,6 +21,8 @@ inline constexpr std::string_view kSchema = "weft-2";
 
 /// The columns in their order.
 const std::vector<std::string_view>& columns();
+/// Those of a line of --traffic: which cell, which part, and the traffic groups.
+const std::vector<std::string_view>& traffic_file_columns();
 
 class Row {
  public:

@@ -13,11 +13,11 @@ std::string quoted(std::string_view text) {
 }
 
 template <class Cell>
-std::string joined_columns(Cell&& cell) {
+std::string joined_columns(const std::vector<std::string_view>& columns, Cell&& cell) {
   std::string line;
-  for (std::string_view column : columns()) {
-    if (!line.empty() || column != columns().front()) line += ',';
-    line += cell(column);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    if (i > 0) line += ',';
+    line += cell(columns[i]);
   }
   return line;
 }
@@ -36,12 +36,15 @@ std::string csv_cell(std::string_view text) {
   return cell + '"';
 }
 
-std::string csv_header() {
-  return joined_columns([](std::string_view column) { return std::string(column); }) + "\n";
+std::string csv_header(const std::vector<std::string_view>& columns) {
+  return joined_columns(columns, [](std::string_view column) { return std::string(column); }) +
+         "\n";
 }
 
-std::string csv_line(const Row& row) {
-  return joined_columns([&](std::string_view column) { return csv_cell(row.get(column)); }) + "\n";
+std::string csv_line(const Row& row, const std::vector<std::string_view>& columns) {
+  return joined_columns(columns,
+                        [&](std::string_view column) { return csv_cell(row.get(column)); }) +
+         "\n";
 }
 
 std::string json_object(const Row& row) {
@@ -51,7 +54,7 @@ std::string json_object(const Row& row) {
     if (!text.empty()) value = row.numeric(column) ? std::string(text) : quoted(text);
     return fmt::format("{}:{}", quoted(column), value);
   };
-  return fmt::format("{{{}}}", joined_columns(member));
+  return fmt::format("{{{}}}", joined_columns(columns(), member));
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 
 #include "bench/output_file.hpp"
 #include "bench/row_text.hpp"
+#include "bench/trace_writer.hpp"
 #include "patterns/error.hpp"
 
 namespace weft {
@@ -18,7 +19,7 @@ constexpr std::string_view kFlowHeader =
     "network,messages,bytes,"
     "flow_source\n";
 constexpr std::string_view kSampleHeader =
-    "launch_id,cell_id,iteration,rank,start_us,end_us,valid\n";
+    "launch_id,cell_id,iteration,rank,start_us,end_us,valid,attempt\n";
 constexpr std::string_view kJsonTail = "\n]}\n";
 
 /// What the first row of a CSV says its schema is, for the error.
@@ -78,11 +79,13 @@ void write_provenance(const OutputFile& beside, const std::string& provenance,
 
 void check_distinct(const OutputPaths& paths) {
   std::set<std::string> seen;
-  for (const std::string& path : {paths.csv, paths.json, paths.flows, paths.samples}) {
+  for (const std::string& path :
+       {paths.csv, paths.json, paths.flows, paths.samples, paths.traffic, paths.trace}) {
     if (!path.empty() && !path.starts_with("/dev/") && !seen.insert(path).second) {
-      fail_usage(fmt::format(
-          "{} is named for two outputs; give --csv, --json, --flows and --samples a file each",
-          path));
+      fail_usage(
+          fmt::format("{} is named for two outputs; give --csv, --json, --flows, --samples, "
+                      "--traffic and --trace a file each",
+                      path));
     }
   }
 }
@@ -138,9 +141,11 @@ std::string flow_line(const Flow& flow, const std::vector<std::string>& hosts) {
 
 struct RowWriter::Impl {
   std::string launch_id;
-  std::optional<OutputFile> csv, flows, samples;
+  std::optional<OutputFile> csv, flows, samples, traffic;
   std::optional<JsonDocument> json;
+  std::optional<TraceWriter> trace;
   int rows = 0;
+  std::function<void(int)> told;
 };
 
 RowWriter::RowWriter(const OutputPaths& paths, const std::string& launch_id,
@@ -162,6 +167,8 @@ RowWriter::RowWriter(const OutputPaths& paths, const std::string& launch_id,
   };
   open_table(paths.flows, kFlowHeader, impl_->flows);
   open_table(paths.samples, kSampleHeader, impl_->samples);
+  open_table(paths.traffic, csv_header(traffic_file_columns()), impl_->traffic);
+  if (!paths.trace.empty()) impl_->trace.emplace(paths.trace, launch_id, provenance_json);
 }
 
 RowWriter::~RowWriter() {
@@ -179,6 +186,7 @@ void RowWriter::write(const Row& row) {
   }
   if (impl_->json) impl_->json->add(row);
   ++impl_->rows;
+  if (impl_->told) impl_->told(impl_->rows);
 }
 
 void RowWriter::write_flows(const std::string& cell_id, const std::vector<Flow>& flows,
@@ -197,12 +205,23 @@ void RowWriter::write_samples(const std::string& cell_id, const std::vector<Samp
   const std::string cell = csv_cell(cell_id);
   std::string text;
   for (const Sample& sample : samples) {
-    text += fmt::format("{},{},{},{},{:.3f},{:.3f},{}\n", impl_->launch_id, cell, sample.iteration,
-                        sample.rank, sample.start_us, sample.end_us, sample.valid);
+    text +=
+        fmt::format("{},{},{},{},{:.3f},{:.3f},{},{}\n", impl_->launch_id, cell, sample.iteration,
+                    sample.rank, sample.start_us, sample.end_us, sample.valid, sample.attempt);
   }
   impl_->samples->append(text);
 }
 
+void RowWriter::write_traffic(const Row& part) {
+  if (impl_->traffic) impl_->traffic->append(csv_line(part, traffic_file_columns()));
+}
+
+void RowWriter::write_trace(const TracedCell& cell) {
+  if (impl_->trace) impl_->trace->add(cell);
+}
+
 int RowWriter::rows() const { return impl_->rows; }
+
+void RowWriter::on_row(std::function<void(int)> told) { impl_->told = std::move(told); }
 
 }  // namespace weft

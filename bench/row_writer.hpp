@@ -2,6 +2,9 @@
 // on disk when its cell ends, so a killed job keeps what it measured.
 #pragma once
 
+#include <chrono>
+#include <ctime>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,8 +14,10 @@
 
 namespace weft {
 
+struct TracedCell;  // bench/trace_writer.hpp
+
 struct OutputPaths {
-  std::string csv, json, flows, samples;  // empty: not written
+  std::string csv{}, json{}, flows{}, samples{}, traffic{}, trace{};  // empty: not written
 };
 
 /// Opens all files before anything is measured. Throws Error(usage): cannot write (path, reason,
@@ -35,15 +40,22 @@ class RowWriter {
   /// network, messages, bytes, flow_source.
   void write_flows(const std::string& cell_id, const std::vector<Flow>& flows,
                    const std::vector<std::string>& hosts, std::string_view flow_source);
-  /// One line a sample and rank: launch_id, cell_id, iteration, rank, start_us, end_us, valid.
+  /// One line a sample and rank: launch_id, cell_id, iteration, rank, start_us, end_us, valid,
+  /// attempt.
   struct Sample {
     int iteration = 0;
     Rank rank = 0;
     double start_us = 0, end_us = 0;
     bool valid = true;
+    int attempt = 1;  // of a noisy cell that was measured again
   };
   void write_samples(const std::string& cell_id, const std::vector<Sample>& samples);
+  /// One line a dimension and network: the columns of traffic_file_columns().
+  void write_traffic(const Row& part);
+  void write_trace(const TracedCell& cell);
   int rows() const;
+  /// `told` gets the number of rows each time one is on disk.
+  void on_row(std::function<void(int)> told);
 
  private:
   struct Impl;
@@ -64,7 +76,10 @@ class StatusFile {
  private:
   void write(const std::string& state, const std::string& exit_code, const std::string& why,
              int rows);
-  std::string path_, launch_id_, started_;
+  std::string path_, launch_id_;
+  // The wall clock is read once: set during a run, it would end the run before its start.
+  std::time_t started_;
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace weft

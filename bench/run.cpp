@@ -10,6 +10,7 @@
 
 #include "bench/affinity.hpp"
 #include "bench/google_benchmark.hpp"
+#include "bench/last_word.hpp"
 #include "bench/launch.hpp"
 #include "bench/options.hpp"
 #include "bench/plan.hpp"
@@ -32,7 +33,12 @@ std::string csv_path(const Options& options, const Pattern& pattern) {
 // A default folder is made; a folder that the user names must exist, so that a slip of the pen is
 // seen.
 OutputPaths output_paths(const Options& options, const Pattern& pattern) {
-  OutputPaths paths{csv_path(options, pattern), options.json, options.flows, options.samples};
+  OutputPaths paths{csv_path(options, pattern),
+                    options.json,
+                    options.flows,
+                    options.samples,
+                    options.traffic,
+                    options.trace};
   if (options.csv.empty()) {
     std::error_code ignored;  // the writer reports what it cannot open
     std::filesystem::create_directories("results", ignored);
@@ -40,14 +46,16 @@ OutputPaths output_paths(const Options& options, const Pattern& pattern) {
   return paths;
 }
 
-std::string status_path(const OutputPaths& paths) {
-  const std::string& beside = paths.csv.empty() ? paths.json : paths.csv;
+std::string status_path(const Options& options, const Pattern& pattern) {
+  const std::string csv = csv_path(options, pattern);
+  const std::string& beside = csv.empty() ? options.json : csv;
   return beside.empty() ? "" : beside + ".status.json";
 }
 
 std::vector<std::string> named_files(const OutputPaths& paths) {
   std::vector<std::string> files;
-  for (const std::string& path : {paths.csv, paths.json, paths.flows, paths.samples}) {
+  for (const std::string& path :
+       {paths.csv, paths.json, paths.flows, paths.samples, paths.traffic, paths.trace}) {
     if (!path.empty()) files.push_back(path);
   }
   return files;
@@ -60,11 +68,13 @@ class Run {
       : options_(options),
         pattern_(pattern),
         bootstrap_(bootstrap),
+        last_word_(bootstrap),
         launch_id_(bootstrap.all_gather(make_launch_id()).front()),
         backend_(make_host_backend()),
         watchdog_(
-            options.timeout, [this](double seconds) { expire(seconds); },
-            [this](int signal) { interrupt(signal); }) {}
+            options.timeout, [this](double seconds) { expire(seconds, ""); },
+            [this](int signal) { last_word_.interrupted(signal, activity()); },
+            [this](std::uint64_t beats) { last_word_.pulse(beats, activity()); }) {}
 
   ExitCode go() {
     together(bootstrap_, [&] {
@@ -82,8 +92,11 @@ class Run {
   }
 
   /// Rank 0's files get their last word, also when the run ends badly.
-  void close(ExitCode code, const std::string& why) {
-    if (status_) status_->finish(static_cast<int>(code), why, writer_ ? writer_->rows() : 0);
+  void close(ExitCode code, const std::string& why) { last_word_.close(code, why); }
+
+  /// The others wait, or this rank has waited in vain (`cause`).
+  [[noreturn]] void expire(double seconds, const std::string& cause) {
+    last_word_.timed_out(seconds, cause);
   }
 
   const std::string& why() const { return why_; }
@@ -97,52 +110,50 @@ class Run {
     facts.kernels = backend_->description();
     facts.mpi_library = bootstrap_.library();
     facts.inventory = gather_inventory(bootstrap_);
+    facts.cpu_limits = gather_cpu_limits(bootstrap_);
     facts.hosts = bootstrap_.hosts();
     facts.timer_cost_ns = measure_timer_cost();
     facts.threads_per_rank = threads;
+    last_level_cache_ = facts.inventory.front().last_level_caches;
     copy_limit_ = measure_copy_limit(bootstrap_, facts.inventory.front().last_level_cache);
     facts.copy_limit_GBps = copy_limit_;
+    links_ = link_rates(options_.link_rate_gbps, facts.inventory, copy_limit_);
     together(bootstrap_, [&] {
-      if (bootstrap_.rank() != 0) return;
-      paths_ = output_paths(options_, pattern_);
-      writer_ = std::make_unique<RowWriter>(paths_, launch_id_, provenance_json(facts));
-      status_.emplace(status_path(paths_), launch_id_);
-      status_->running();
+      if (bootstrap_.rank() == 0) {
+        paths_ = output_paths(options_, pattern_);
+        writer_ = std::make_unique<RowWriter>(paths_, launch_id_, provenance_json(facts));
+        writer_->on_row([this](int rows) { last_word_.set_rows(rows); });
+      }
+      last_word_.open(status_path(options_, pattern_), launch_id_);
     });
   }
 
   void measure_all(int threads) {
-    runner_ = std::make_unique<Runner>(
-        RunContext{options_, plan_, bootstrap_, *backend_, writer_.get(), launch_id_, copy_limit_,
-                   threads, cpus_.cores, cpus_.oversubscribed, cpus_.binding});
+    runner_ = std::make_unique<Runner>(RunContext{
+        options_, plan_, bootstrap_, *backend_, writer_.get(), launch_id_, copy_limit_, threads,
+        cpus_.cores, cpus_.oversubscribed, cpus_.binding, cpus_.note,
+        bootstrap_.max(cpus_.cores_per_rank < threads + 1) > 0, last_level_cache_, links_});
     runner_->set_watchdog(&watchdog_);
+    warn_of_binding();
     const bool show = bootstrap_.rank() == 0 && isatty(STDERR_FILENO) != 0;
     if (only_lists(options_.benchmark_arguments) && bootstrap_.rank() != 0) return;
+    const bool lists = only_lists(options_.benchmark_arguments);
     run_benchmarks(plan_, *runner_, bootstrap_.rank(),
+                   lists ? 0 : std::hash<std::string>{}(launch_id_) | 1,
                    [show](const Cell& cell, int index, int count) {
                      if (show) fmt::print(stderr, "[{}/{}] {}\n", index, count, cell.id);
                    });
   }
 
-  void expire(double seconds) {
-    const auto rank = static_cast<std::size_t>(bootstrap_.rank());
-    const std::string message = fmt::format(
-        "rank {} on {}: no progress for {:.0f} s while {}; a peer has stopped or the step needs "
-        "longer: raise "
-        "--timeout. Rows measured so far are kept",
-        rank, bootstrap_.hosts()[rank], seconds, activity());
-    close(ExitCode::timed_out, message);
-    leave_alone(bootstrap_.rank(), ExitCode::timed_out, message);
-  }
-
-  // Rows are on disk already; this adds why there are no more. Exit code 3: measured in part,
-  // nothing can be said of the rest.
-  void interrupt(int signal) {
-    const std::string message =
-        fmt::format("ended by signal {} ({}) while {}; rows measured so far are kept", signal,
-                    strsignal(signal), activity());
-    close(ExitCode::inconclusive, message);
-    leave_alone(bootstrap_.rank(), ExitCode::inconclusive, message);
+  // Ranks that may move are said in the rows only: that is how every launcher starts them.
+  void warn_of_binding() const {
+    if (bootstrap_.rank() != 0 || cpus_.note.empty() || cpus_.note.starts_with("ranks are not")) {
+      return;
+    }
+    fmt::print(stderr,
+               "weft: warning: {}; times will say little of the fabric. Bind each rank to cores of "
+               "its own (mpiexec -bind-to core, srun --cpu-bind=cores)\n",
+               cpus_.note);
   }
 
   ExitCode verdict() {
@@ -185,14 +196,16 @@ class Run {
   const Options& options_;
   const Pattern& pattern_;
   Bootstrap& bootstrap_;
+  LastWord last_word_;
   std::string launch_id_, why_;
   std::unique_ptr<KernelBackend> backend_;
   Plan plan_;
   CpuShare cpus_;
   double copy_limit_ = 0;
+  Bytes last_level_cache_ = 0;
+  LinkRates links_;
   OutputPaths paths_;
   std::unique_ptr<RowWriter> writer_;
-  std::optional<StatusFile> status_;
   std::unique_ptr<Runner> runner_;
   Watchdog watchdog_;  // last: it looks at all the others
 };
@@ -233,6 +246,7 @@ ExitCode run_with_ranks(const Options& options, const Pattern& pattern) {
     return error.code();
   } catch (const Error& error) {
     // About a peer that does not answer, most likely: the others cannot be told.
+    if (error.code() == ExitCode::timed_out) run.expire(options.timeout, error.what());
     run.close(error.code(), error.what());
     leave_alone(launcher_rank(), error.code(), error.what());
   }

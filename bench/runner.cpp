@@ -4,242 +4,280 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "bench/cell_row.hpp"
+#include "bench/memory_peak.hpp"
+#include "bench/observe.hpp"
 #include "transports/bootstrap_agree.hpp"
-#include "transports/bootstrap_hosts.hpp"
 
 namespace weft {
 namespace {
 
-constexpr int kGemmIterations = 5;
-constexpr double kUsableShare =
-    0.9;  // of free memory: the rest is for the system, the kernels' scratch and the reference
-
-// Scratch of one communication step under any algorithm: the one-shot sum needs a whole message per
-// peer, others less. Of this room the arena takes addresses only, memory when it is used.
-Bytes scratch_room(const Program& program) {
-  Bytes room = 0;
-  const auto bytes = [&](const View& view) {
-    return view.elements() * size_of(program.tensors[static_cast<std::size_t>(view.tensor)].dtype);
-  };
-  const auto look = [&](const Step& step, std::int64_t) {
-    const auto* op = std::get_if<Collective>(&step.op);
-    if (!op) return;
-    const Bytes members = program.groups[static_cast<std::size_t>(op->group)].ranks.size();
-    room = std::max(room, (members + 2) * std::max(bytes(op->in), bytes(op->out)));
-  };
-  for_each_leaf(program.prologue, look);
-  for_each_leaf(program.steps, look);
-  return room + (Bytes{1} << 20);
-}
-
-std::string gibibytes(double bytes) { return fmt::format("{:.2f} GiB", bytes / (1 << 30)); }
-
-}  // namespace
-
-struct Runner::Loaded {
-  std::size_t index = 0;
-  Program program, reference;
-  std::unique_ptr<Arena> arena;
-  std::unique_ptr<ResultCheck> check;
-  std::string refused;  // why the case cannot run
-};
-
-struct Runner::Bound {
-  std::string transport, algorithm;
-  std::unique_ptr<Session> session;
-  std::unique_ptr<Execution> execution;
-  std::string refused;
-  Verdict verdict;
-  IterationTraffic traffic;
-  GemmTime gemm;
-};
-
-Runner::Runner(const RunContext& context)
-    : context_(context), start_(context.bootstrap, context.oversubscribed) {}
-
-Runner::~Runner() { bound_.reset(); }
-
-std::string Runner::activity() const {
-  const char* step = bound_ && bound_->execution ? bound_->execution->current_step() : "";
-  return *step ? fmt::format("{}, step '{}'", activity_, step) : activity_;
-}
-
-// Ranks of one machine share its memory, so their needs are added up before anyone allocates.
-void Runner::check_memory(Bytes mine) const {
-  Bootstrap& bootstrap = context_.bootstrap;
-  const std::vector<double> needs = bootstrap.all_gather(static_cast<double>(mine));
-  const auto& hosts = bootstrap.hosts();
-  const std::string here = real_host(hosts[static_cast<std::size_t>(bootstrap.rank())]);
-  double needed = 0;
-  int ranks = 0;
-  for (std::size_t rank = 0; rank < needs.size(); ++rank) {
-    if (real_host(hosts[rank]) != here) continue;
-    needed += needs[rank];
-    ++ranks;
-  }
-  const FreeMemory free = free_memory();
-  together(bootstrap, [&] {
-    if (needed <= kUsableShare * static_cast<double>(free.bytes)) return;
-    fail_usage(fmt::format(
-        "needs {} on host {} ({} ranks), free {} ({}); choose a smaller --model, --seq, --layers "
-        "or "
-        "--sizes, or fewer ranks per host",
-        gibibytes(needed), here, ranks, gibibytes(static_cast<double>(free.bytes)), free.limit));
-  });
-}
-
-void Runner::load_case(std::size_t index) {
-  bound_.reset();
-  loaded_.reset();
-  loaded_ = std::make_unique<Loaded>();
-  Loaded& loaded = *loaded_;
-  loaded.index = index;
-  const Case& c = context_.plan.cases[index];
-  together(context_.bootstrap, [&] {
-    loaded.program = context_.plan.program(c, context_.bootstrap.rank());
-    loaded.reference = context_.plan.reference(c);
-    validate(loaded.program);
-  });
-  try {
-    const Bytes needed = Execution::arena_bytes(loaded.program);
-    check_memory(needed);
-    together(context_.bootstrap, [&] {
-      loaded.arena =
-          std::make_unique<Arena>(context_.backend.space(), needed, scratch_room(loaded.program));
-      loaded.check = std::make_unique<ResultCheck>(loaded.reference, context_.options.seed);
-    });
-  } catch (const AgreedError& error) {
-    loaded.refused = error.what();
-  }
-}
-
-void Runner::bind(const Cell& cell) {
-  bound_.reset();
-  bound_ = std::make_unique<Bound>();
-  Bound& bound = *bound_;
-  bound.transport = cell.transport;
-  bound.algorithm = cell.algorithm;
-  bound.refused = loaded_->refused;
-  if (!bound.refused.empty()) return;
-  loaded_->arena->reset();
-  SessionOptions options;
-  options.algorithm = cell.algorithm;
-  options.timeout = std::chrono::duration<double>(context_.options.timeout);
-  options.oversubscribed = context_.oversubscribed;
-  try {
-    together(context_.bootstrap, [&] {
-      bound.session =
-          find_transport(cell.transport).open(context_.bootstrap, *loaded_->arena, options);
-    });
-    together(context_.bootstrap, [&] {
-      bound.execution = std::make_unique<Execution>(
-          loaded_->program, ExecutionContext{context_.bootstrap, context_.backend, *loaded_->arena,
-                                             *bound.session, context_.options.seed});
-    });
-    together(context_.bootstrap, [&] { bound.session->commit(); });
-  } catch (const AgreedError& error) {
-    bound.refused = error.what();
-    return;
-  }
-  verify_bound(cell);
-  if (bound.verdict.passed) account_bound(cell);
-}
-
-void Runner::verify_bound(const Cell& cell) {
-  Bound& bound = *bound_;
-  activity_ = fmt::format("verifying {}", cell.id);
-  beat();
-  if (context_.options.verify) {
-    bound.verdict =
-        verify(*bound.execution, *loaded_->check, context_.bootstrap, context_.options.injection);
-    not_compared_ += bound.verdict.beyond_budget;
-  } else {
-    bound.execution->prepare();
-    bound.execution->iterate(Phase::serial);
-  }
-  beat();
-}
-
-void Runner::account_bound(const Cell& cell) {
-  Bound& bound = *bound_;
-  bound.traffic = account_iteration(*bound.execution, *bound.session, context_.bootstrap);
-  std::vector<GemmTime> times;
-  const bool any = bound.execution->gemm_flops() > 0;  // not on a rank of a sweep
-  for (int i = 0; context_.bootstrap.max(any) > 0 && i < kGemmIterations; ++i) {
-    times.push_back(bound.execution->time_gemms());
-  }
-  std::ranges::sort(times, {}, &GemmTime::gemm_us);
-  if (!times.empty()) bound.gemm = times[times.size() / 2];
-  bound.gemm.gemm_us = context_.bootstrap.max(bound.gemm.gemm_us);
-  bound.gemm.flops = context_.bootstrap.max(bound.gemm.flops);
-  const auto lines = traffic_lines_of(context_, cell, *bound.execution, bound.traffic);
-  lines_.insert(lines_.end(), lines.begin(), lines.end());
-  beat();
-}
-
-Measurement Runner::measure_cell(const Cell& cell) {
-  const Options& options = context_.options;
+StoppingRule rule_of(const Options& options) {
   StoppingRule rule;
   rule.precision = options.precision;
   rule.min_time_us = options.min_time * 1e6;
   rule.max_time_us = options.max_time * 1e6;
-  Execution& execution = *bound_->execution;
-  activity_ = fmt::format("measuring {}", cell.id);
-  return measure(context_.bootstrap, start_, rule, [&] {
-    execution.iterate(cell.phase);
-    beat();
-  });
+  return rule;
 }
 
+bool binds(const BoundCase& bound, const Cell& cell) {
+  return bound.transport() == cell.transport && bound.algorithm() == cell.algorithm;
+}
+
+template <class T>
+std::vector<T> in_plan_order(std::vector<std::pair<const Cell*, T>> items) {
+  std::ranges::stable_sort(items, {}, &std::pair<const Cell*, T>::first);
+  std::vector<T> sorted;
+  for (auto& [cell, item] : items) sorted.push_back(std::move(item));
+  return sorted;
+}
+
+}  // namespace
+
+Runner::Runner(const RunContext& context)
+    : context_(context),
+      case_context_{context.options,       context.plan, context.bootstrap,
+                    context.backend,       streams_,     context.last_level_cache,
+                    context.oversubscribed},
+      clocks_(context.bootstrap, context.bootstrap.host_leaders()),
+      start_(context.bootstrap, clocks_, context.oversubscribed),
+      noise_(context.bootstrap),
+      seed_(std::hash<std::string>{}(context.launch_id)) {
+  for (const Cell& cell : context.plan.cells) selected_.push_back(&cell);
+}
+
+Runner::~Runner() { bound_.clear(); }
+
+void Runner::set_activity(std::string text) {
+  const std::lock_guard lock(activity_mutex_);
+  activity_ = std::move(text);
+}
+
+std::string Runner::activity() const {
+  const std::lock_guard lock(activity_mutex_);
+  const char* step = streams_.current.load(std::memory_order_relaxed);
+  return *step ? fmt::format("{}, step '{}'", activity_, step) : activity_;
+}
+
+std::vector<Row> Runner::rows() const { return in_plan_order(rows_); }
+std::vector<TrafficLine> Runner::traffic_lines() const { return in_plan_order(lines_); }
+
+std::vector<const Cell*> Runner::cells_like(const Cell& cell, bool same_phase) const {
+  std::vector<const Cell*> like;
+  for (const Cell* other : selected_) {
+    if (other->case_index != cell.case_index) continue;
+    if (!same_phase || other->phase == cell.phase) like.push_back(other);
+  }
+  return like;
+}
+
+// Every transport and algorithm of the case is bound at once, over one set of tensors, so that they
+// can be measured in turns.
 void Runner::load(const Cell& cell) {
-  if (!loaded_ || loaded_->index != cell.case_index) load_case(cell.case_index);
-  if (!bound_ || bound_->transport != cell.transport || bound_->algorithm != cell.algorithm)
-    bind(cell);
+  if (loaded_ && loaded_->index() == cell.case_index) return;
+  bound_.clear();
+  loaded_.reset();
+  reset_memory_peak();
+  clocks_.refresh_if_due();
+  const std::vector<const Cell*> cells = cells_like(cell, false);
+  const bool hollow =
+      std::ranges::any_of(cells, [](const Cell* other) { return other->phase == Phase::overlap; });
+  std::vector<const Cell*> bindings;
+  for (const Cell* other : cells) {
+    const bool known = std::ranges::any_of(bindings, [&](const Cell* first) {
+      return first->transport == other->transport && first->algorithm == other->algorithm;
+    });
+    if (!known) bindings.push_back(other);
+  }
+  loaded_ = std::make_unique<LoadedCase>(case_context_, cell.case_index,
+                                         static_cast<int>(bindings.size()));
+  for (const Cell* first : bindings) {
+    set_activity(fmt::format("setting up {}", first->id));
+    beat();
+    bound_.push_back(std::make_unique<BoundCase>(case_context_, *loaded_, first->transport,
+                                                 first->algorithm, hollow));
+  }
+  verify_all();
+  for (const Cell* first : bindings) {
+    for (const auto& bound : bound_) {
+      if (!binds(*bound, *first) || !bound->refused().empty() || !bound->verdict().passed) continue;
+      bound->account();
+      beat();
+      for (TrafficLine& line :
+           traffic_lines_of(context_, *first, bound->execution(), bound->traffic())) {
+        lines_.emplace_back(first, std::move(line));
+      }
+    }
+  }
+}
+
+void Runner::verify_all() {
+  BoundCase* good = nullptr;
+  for (const auto& bound : bound_) {
+    if (!bound->refused().empty()) continue;
+    set_activity(fmt::format("verifying {} {} of {}", bound->transport(), bound->algorithm(),
+                             context_.plan.pattern->name));
+    beat();
+    bound->verify();
+    not_compared_ += bound->verdict().beyond_budget;
+    // The last one: MPI's own collectives are slow where ranks share cores.
+    if (bound->verdict().passed) good = bound.get();
+    beat();
+  }
+  if (good) good->fill_sets();
 }
 
 CellResult Runner::run(const Cell& cell) {
-  activity_ = fmt::format("setting up {}", cell.id);
-  beat();
-  load(cell);
-  CellResult result{identify(context_, cell), std::nan(""), true, bound_->refused};
-  Row& row = result.row;
-  if (const int before = times_run_[cell.id]++; before > 0) row.set("repetition", before);
-  if (!result.skip_reason.empty()) {
-    row.set("skip_reason", result.skip_reason);
-    return finish(cell, std::move(result));
-  }
-  result.verified = bound_->verdict.passed;
-  if (context_.options.verify) row.set("verified", result.verified);
-  if (!result.verified) {
-    row.set("skip_reason", bound_->verdict.why);  // no performance value beside a wrong result
-    return finish(cell, std::move(result));
-  }
-  const Measurement measurement = measure_cell(cell);
-  result.p50_us = measurement.summary.n > 0 ? measurement.summary.p50 : std::nan("");
-  add_times(row, measurement);
-  if (cell.phase != Phase::compute) add_traffic(row, context_, bound_->traffic, result.p50_us);
-  if (cell.phase != Phase::comm) add_gemm(row, bound_->gemm);
-  if (context_.writer) {
-    context_.writer->write_samples(cell.id, measurement.raw);
-    if (cell.phase != Phase::compute && bound_->traffic.recorded) {
-      context_.writer->write_flows(cell.id, bound_->traffic.ledger.flows(),
-                                   context_.bootstrap.hosts(), "recorded");
-    }
-  }
-  ++measured_;
-  return finish(cell, std::move(result));
+  std::deque<CellResult>& waiting = results_[cell.id];
+  if (waiting.empty()) run_group(cell);
+  CellResult result = std::move(waiting.front());
+  waiting.pop_front();
+  return result;
 }
 
-CellResult Runner::finish(const Cell&, CellResult result) {
+void Runner::run_group(const Cell& cell) {
+  set_activity(fmt::format("setting up {}", cell.id));
+  beat();
+  load(cell);
+  std::vector<Entry> entries;
+  for (const Cell* member : cells_like(cell, true)) entries.push_back(enter(*member));
+  set_activity(fmt::format("measuring {}", cell.id));
+  time_group(entries);
+  for (Entry& entry : entries) finish(entry);
+}
+
+Runner::Entry Runner::enter(const Cell& cell) {
+  Entry entry;
+  entry.cell = &cell;
+  for (const auto& bound : bound_) {
+    if (binds(*bound, cell)) entry.bound = bound.get();
+  }
+  CellResult& result = entry.result;
+  result = {identify(context_, cell), std::nan(""), true, entry.bound->refused()};
+  if (const int before = times_run_[cell.id]++; before > 0) result.row.set("repetition", before);
+  result.row.set("rotation_bytes", loaded_->rotation_bytes());
+  if (result.skip_reason.empty()) {
+    result.verified = entry.bound->verdict().passed;
+    if (!result.verified) result.skip_reason = entry.bound->verdict().why;
+  }
+  entry.timed = result.skip_reason.empty();
+  return entry;
+}
+
+// All cells of the group that can run, and for the overlap phase the same programs without payload.
+void Runner::time_group(std::vector<Entry>& entries) {
+  std::vector<Contestant> contestants;
+  for (Entry& entry : entries) {
+    if (!entry.timed) continue;
+    contestants.push_back({[this, &entry] {
+                             entry.bound->iterate(entry.cell->phase);
+                             beat();
+                           },
+                           [&entry] {
+                             // Compute alone works on what an earlier exchange left, in place.
+                             if (entry.cell->phase == Phase::compute) return;
+                             entry.timed_fault = entry.bound->check_timed(entry.cell->phase);
+                           }});
+  }
+  if (contestants.empty()) return;
+  const auto first = std::ranges::find_if(entries, &Entry::timed);
+  if (first->cell->phase == Phase::comm) first->bound->refresh_sets();
+  const auto timed = contestants.size();
+  add_hollow(entries, contestants);
+  const std::vector<Measurement> measured =
+      measure({context_.bootstrap, start_, noise_, ++seed_}, rule_of(context_.options),
+              std::span(contestants));
+  std::size_t at = 0, hollow = timed;
+  for (Entry& entry : entries) {
+    if (!entry.timed) continue;
+    complete(entry, measured[at++]);
+    if (contestants.size() > timed) add_overlap_figures(entry, measured[hollow++].summary.p50);
+  }
+}
+
+void Runner::add_hollow(std::vector<Entry>& entries, std::vector<Contestant>& contestants) {
+  for (Entry& entry : entries) {
+    if (!entry.timed || entry.cell->phase != Phase::overlap) continue;
+    contestants.push_back({[this, &entry] {
+      entry.bound->iterate_hollow();
+      beat();
+    }});
+  }
+}
+
+void Runner::complete(Entry& entry, const Measurement& measurement) {
+  const Cell& cell = *entry.cell;
+  CellResult& result = entry.result;
+  if (!entry.timed_fault.empty()) {
+    result.verified = false;
+    result.skip_reason = entry.timed_fault;  // no performance value beside a wrong result
+    return;
+  }
+  result.p50_us = measurement.summary.n > 0 ? measurement.summary.p50 : std::nan("");
+  medians_[cell.id] = result.p50_us;
+  Row& row = result.row;
+  add_times(row, measurement);
+  row.set("mem_peak_bytes", static_cast<std::int64_t>(
+                                context_.bootstrap.max(static_cast<double>(memory_peak_bytes()))));
+  const std::vector<Row> parts = observe(
+      row, {context_, cell, *entry.bound, start_, clocks_, [this] { beat(); }}, result.p50_us);
+  if (cell.phase == Phase::comm) tell_utilisation(entry, parts);
+  if (cell.phase != Phase::comm) add_gemm(row, entry.bound->gemm());
+  ++measured_;
+  noisy_ += measurement.noise.noisy();
+  if (!context_.writer) return;
+  context_.writer->write_samples(cell.id, measurement.raw);
+}
+
+// The sheet has a line a dimension; of its networks the fuller one.
+void Runner::tell_utilisation(const Entry& entry, const std::vector<Row>& parts) {
+  for (auto& [first, line] : lines_) {
+    if (first->case_index != entry.cell->case_index || !binds(*entry.bound, *first)) continue;
+    for (const Row& part : parts) {
+      if (part.get("dimension") == line.dimension)
+        line.utilisation = std::fmax(line.utilisation, part.number("link_util"));
+    }
+  }
+}
+
+void Runner::add_overlap_figures(Entry& entry, double hollow_us) {
+  const Cell& cell = *entry.cell;
+  const auto median_of = [&](Phase phase) {
+    for (const Cell* other : cells_like(cell, false)) {
+      if (other->phase != phase || !binds(*entry.bound, *other)) continue;
+      const auto found = medians_.find(other->id);
+      if (found != medians_.end()) return found->second;
+    }
+    return std::nan("");
+  };
+  OverlapFigures figures;
+  figures.exposed_us = entry.result.p50_us - hollow_us;
+  figures.hidden_share = 1 - figures.exposed_us / median_of(Phase::comm);
+  figures.bubble_us = hollow_us - median_of(Phase::compute);
+  const double alone = entry.bound->compute_us(Phase::compute);
+  figures.compute_slowdown = entry.bound->compute_us(Phase::overlap) / alone;
+  add_overlap(entry.result.row, figures);
+  for (auto& [first, line] : lines_) {
+    if (first->case_index == cell.case_index && binds(*entry.bound, *first)) {
+      line.hidden_share = figures.hidden_share;
+    }
+  }
+}
+
+void Runner::finish(Entry& entry) {
+  CellResult& result = entry.result;
+  const bool ran = entry.bound->refused().empty();
+  if (ran && context_.options.verify) result.row.set("verified", result.verified);
+  if (!result.skip_reason.empty()) result.row.set("skip_reason", result.skip_reason);
   all_verified_ = all_verified_ && result.verified;
   together(context_.bootstrap, [&] {
     if (context_.writer) context_.writer->write(result.row);
   });
-  rows_.push_back(result.row);
+  rows_.emplace_back(entry.cell, result.row);
+  results_[entry.cell->id].push_back(std::move(result));
   beat();
-  return result;
 }
 
 }  // namespace weft

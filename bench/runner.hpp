@@ -1,19 +1,22 @@
-// Runs the cells of a plan: builds what a cell needs (kept while the next cell can use it),
-// verifies, accounts, measures, writes the row. One way for every pattern, transport and phase.
+// Runs the cells of a plan: loads a case, binds it to every transport and algorithm that it is to
+// be compared under, verifies, accounts, measures those of one phase against each other, writes the
+// rows. One way for every pattern, transport and phase.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/accounting.hpp"
+#include "bench/bound_case.hpp"
+#include "bench/link_use.hpp"
 #include "bench/measure.hpp"
 #include "bench/plan.hpp"
 #include "bench/row_writer.hpp"
 #include "bench/traffic_sheet.hpp"
-#include "bench/verify.hpp"
 #include "bench/watchdog.hpp"
 
 namespace weft {
@@ -30,7 +33,10 @@ struct RunContext {
   int threads_per_rank = 1;
   int cores = 1;  // usable on the rank's host
   bool oversubscribed = false;
-  std::string binding;
+  std::string binding, binding_note;
+  bool streams_share_cores = true;  // a rank's comm stream has no core that its gemm leaves free
+  Bytes last_level_cache = 0;       // of a host; 0: unknown
+  LinkRates links;                  // of the links between hosts
 };
 
 /// What became of a cell; the same on every rank.
@@ -43,53 +49,81 @@ struct CellResult {
 
 class Runner {
  public:
+  /// Collective.
   explicit Runner(const RunContext& context);
   ~Runner();
 
-  /// Collective. Throws Error only where the run cannot go on; what concerns one cell is in its
-  /// result.
+  /// The cells that will be asked for, in plan order: what is measured together follows from them.
+  /// Without it: all of the plan.
+  void select(std::vector<const Cell*> cells) { selected_ = std::move(cells); }
+
+  /// Collective. Measures the cell together with the other selected ones of its case and phase, if
+  /// that was not done when one of those was asked for; writes their rows. Throws Error only where
+  /// the run cannot go on; what concerns one cell is in its result.
   CellResult run(const Cell& cell);
 
   /// What is being done, for the watchdog ("cell ..., step ...").
   std::string activity() const;
   void set_watchdog(Watchdog* watchdog) { watchdog_ = watchdog; }
 
-  const std::vector<Row>& rows() const { return rows_; }
-  const std::vector<TrafficLine>& traffic_lines() const { return lines_; }
+  /// In plan order, as a reader expects them; files have the order of the run.
+  std::vector<Row> rows() const;
+  std::vector<TrafficLine> traffic_lines() const;
   bool all_verified() const { return all_verified_; }
   /// Checked tensors (of all ranks) whose elements cost the reference more than its budget: their
   /// results were not compared, only what was exchanged.
   std::int64_t not_compared() const { return not_compared_; }
   /// Cells that were measured, of those that ran.
   int measured() const { return measured_; }
+  /// Rows whose quietest attempt was noisy.
+  int noisy() const { return noisy_; }
 
  private:
-  struct Loaded;  // of one case
-  struct Bound;   // of one (case, transport, algorithm)
+  /// A cell, what it runs on, and what came of it.
+  struct Entry {
+    const Cell* cell = nullptr;
+    BoundCase* bound = nullptr;
+    CellResult result;
+    std::string timed_fault;
+    bool timed = false;
+  };
 
+  std::vector<const Cell*> cells_like(const Cell& cell, bool same_phase) const;
   void load(const Cell& cell);
-  void load_case(std::size_t index);
-  void bind(const Cell& cell);
-  void check_memory(Bytes mine) const;
-  void verify_bound(const Cell& cell);
-  void account_bound(const Cell& cell);
-  Measurement measure_cell(const Cell& cell);
-  CellResult finish(const Cell& cell, CellResult result);
+  void verify_all();
+  void run_group(const Cell& cell);
+  Entry enter(const Cell& cell);
+  void time_group(std::vector<Entry>& entries);
+  void add_hollow(std::vector<Entry>& entries, std::vector<Contestant>& contestants);
+  void complete(Entry& entry, const Measurement& measurement);
+  void tell_utilisation(const Entry& entry, const std::vector<Row>& parts);
+  void add_overlap_figures(Entry& entry, double hollow_us);
+  void finish(Entry& entry);
+  void set_activity(std::string text);
   void beat() {
     if (watchdog_) watchdog_->beat();
   }
 
   RunContext context_;
+  Streams streams_;
+  CaseContext case_context_;
+  HostClocks clocks_;
   CommonStart start_;
+  NoiseMeter noise_;
+  std::uint64_t seed_;  // of orders; the same on all ranks
   Watchdog* watchdog_ = nullptr;
-  std::unique_ptr<Loaded> loaded_;
-  std::unique_ptr<Bound> bound_;
+  std::vector<const Cell*> selected_;
+  std::unique_ptr<LoadedCase> loaded_;
+  std::vector<std::unique_ptr<BoundCase>> bound_;
+  std::map<std::string, std::deque<CellResult>> results_;  // measured, not yet asked for
   std::map<std::string, int> times_run_;
-  std::vector<Row> rows_;
-  std::vector<TrafficLine> lines_;
+  std::map<std::string, double> medians_;                   // by cell id, us
+  std::vector<std::pair<const Cell*, Row>> rows_;           // of the plan, in the run's order
+  std::vector<std::pair<const Cell*, TrafficLine>> lines_;  // by the first cell of a binding
   bool all_verified_ = true;
   std::int64_t not_compared_ = 0;
-  int measured_ = 0;
+  int measured_ = 0, noisy_ = 0;
+  mutable std::mutex activity_mutex_;  // the watchdog's thread reads
   std::string activity_;
 };
 

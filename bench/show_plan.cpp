@@ -11,6 +11,7 @@
 #include "bench/plan.hpp"
 #include "patterns/error.hpp"
 #include "transports/schedule.hpp"
+#include "transports/shm_native_sizes.hpp"
 
 namespace weft {
 namespace {
@@ -71,6 +72,9 @@ std::map<std::string, Bytes> predicted_wire(const Program& program, const Collec
     const TrafficTotals totals = algorithm.traffic(input, group.ranks.index_of(rank));
     bytes[std::string(algorithm.name)] = totals.sent * size_of(dtype);
   }
+  const TrafficTotals native =
+      shm_native_traffic(input, size_of(dtype), group.ranks.index_of(rank));
+  bytes[std::string(kNativeAlgorithm)] = native.sent * size_of(dtype);  // of shm
   return bytes;
 }
 

@@ -12,6 +12,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kTail = 0.025;          // each side of a 95% interval
 constexpr double kNormal975 = 1.959964;  // its normal quantile
 constexpr int kExactUpTo = 1000;         // 2^-1000 is still a normal double, 2^-1100 is not
+constexpr std::size_t kFewestForBatches = 40;
 constexpr int kSamplesForP95 = 60;
 constexpr int kSamplesForP99 = 300;
 
@@ -32,9 +33,15 @@ int lower_rank(int n) {
   return rank;
 }
 
-void set_median_interval(const std::vector<double>& sorted, Summary& summary) {
-  const int low = lower_rank(summary.n);
-  if (low < 1) return;
+// With fewer effective samples the interval's ends stand at the same shares of the samples as they
+// would of the effective ones.
+void set_median_interval(const std::vector<double>& sorted, double n_effective, Summary& summary) {
+  const int effective = static_cast<int>(n_effective);
+  const int rank = lower_rank(effective);
+  if (rank < 1) return;
+  const int low = effective == summary.n
+                      ? rank
+                      : std::max(1, static_cast<int>(rank * (summary.n / n_effective)));
   summary.ci_low = sorted[static_cast<std::size_t>(low - 1)];
   summary.ci_high = sorted[static_cast<std::size_t>(summary.n - low)];
 }
@@ -57,7 +64,29 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[below] + share * (sorted[below + 1] - sorted[below]);
 }
 
-Summary summarise(std::vector<double> samples) {
+double effective_samples(const std::vector<double>& in_time_order) {
+  const auto n = in_time_order.size();
+  if (n < kFewestForBatches) return static_cast<double>(n);
+  std::vector<double> sorted = in_time_order;
+  std::sort(sorted.begin(), sorted.end());
+  const double median = quantile(sorted, 0.5);
+  const auto batch = static_cast<std::size_t>(std::sqrt(static_cast<double>(n)));
+  const std::size_t batches = n / batch;
+  std::vector<double> shares;
+  for (std::size_t b = 0; b < batches; ++b) {
+    double below = 0;
+    for (std::size_t i = b * batch; i < (b + 1) * batch; ++i) {
+      below += in_time_order[i] < median ? 1.0 : in_time_order[i] == median ? 0.5 : 0.0;
+    }
+    shares.push_back(below / static_cast<double>(batch));
+  }
+  const double mean = std::accumulate(shares.begin(), shares.end(), 0.0) / shares.size();
+  const double spread = standard_deviation(shares, mean);
+  const double inflation = spread * spread / (0.25 / static_cast<double>(batch));
+  return static_cast<double>(n) / std::max(1.0, inflation);
+}
+
+Summary summarise(std::vector<double> samples, double n_effective) {
   std::sort(samples.begin(), samples.end());
   Summary summary;
   summary.n = static_cast<int>(samples.size());
@@ -70,7 +99,7 @@ Summary summarise(std::vector<double> samples) {
   summary.mean =
       samples.empty() ? kNaN : std::accumulate(samples.begin(), samples.end(), 0.0) / summary.n;
   summary.stddev = standard_deviation(samples, summary.mean);
-  set_median_interval(samples, summary);
+  set_median_interval(samples, n_effective > 0 ? n_effective : summary.n, summary);
   return summary;
 }
 

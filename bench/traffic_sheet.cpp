@@ -93,7 +93,11 @@ std::string explanation(Bytes mtu) {
       "communication behind compute; source: recorded (posted by us) or predicted (from the "
       "algorithm). Blank: unknown.",
       mtu);
-  return wrapped(flow, kWidth, 0) + wrapped(frames, kWidth, 0);
+  const std::string links =
+      "Link use: of the busiest link, while nothing is computed; inside a host against the "
+      "measured "
+      "memory copy, which caches can exceed.";
+  return wrapped(flow, kWidth, 0) + wrapped(frames, kWidth, 0) + wrapped(links, kWidth, 0);
 }
 
 }  // namespace

@@ -38,14 +38,4 @@ std::string traffic_sheet(const std::vector<TrafficLine>& lines, Bytes mtu);
 /// which row is how fast, what was not run and why, whether all was verified, where the files are.
 std::string summary(const std::vector<Row>& rows, const std::vector<std::string>& files);
 
-/// Packets that a message of `bytes` makes at this path MTU: full ones and the rest; RoCEv2 over
-/// IPv4 sizes on the wire (Ethernet 14+4, IPv4 20, UDP 8, BTH 12, RETH 16 on the first, payload
-/// padded to 4, ICRC 4; immediate 4 on the last).
-struct Packets {
-  std::int64_t count = 0;
-  Bytes largest = 0, median = 0;  // frame bytes
-  Bytes wire_bytes = 0;           // frames, without preamble and gap
-};
-Packets packets_of(Bytes message, Bytes mtu);
-
 }  // namespace weft

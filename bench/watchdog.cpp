@@ -1,5 +1,7 @@
 #include "bench/watchdog.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -22,8 +24,11 @@ void handle_signals(void (*handler)(int)) {
 }  // namespace
 
 Watchdog::Watchdog(double seconds, std::function<void(double)> expired,
-                   std::function<void(int)> interrupted)
-    : seconds_(seconds), expired_(std::move(expired)), interrupted_(std::move(interrupted)) {
+                   std::function<void(int)> interrupted, std::function<void(std::uint64_t)> pulse)
+    : seconds_(seconds),
+      expired_(std::move(expired)),
+      interrupted_(std::move(interrupted)),
+      pulse_(std::move(pulse)) {
   handle_signals([](int signal) { last_signal = signal; });
   thread_ = std::thread([this] { watch(); });
 }
@@ -44,10 +49,14 @@ void Watchdog::watch() {
       std::chrono::duration<double>(std::clamp(seconds_ / 10, 0.01, kLongestPeriod));
   std::uint64_t seen = beats_.load(std::memory_order_relaxed);
   auto since = clock::now();
+  // A launcher that was killed ends nobody; whoever adopts its ranks is another process.
+  const pid_t launcher = getppid();
   std::unique_lock lock(mutex_);
   while (!stop_.wait_for(lock, period, [this] { return stopping_; })) {
     if (last_signal != 0) return interrupted_(last_signal);
+    if (getppid() != launcher) return interrupted_(kLauncherGone);
     const std::uint64_t beats = beats_.load(std::memory_order_relaxed);
+    pulse_(beats);
     if (beats != seen) {
       seen = beats;
       since = clock::now();

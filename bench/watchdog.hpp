@@ -14,13 +14,17 @@
 namespace weft {
 
 /// A thread that watches one rank. `expired` is called, on that thread, when beat() was not called
-/// for `seconds`; it gets the time. `interrupted` is called when SIGINT, SIGTERM or SIGHUP came; it
-/// gets the signal. Each must end the process. One watchdog a process: while it lives, these
-/// signals are its own.
+/// for `seconds`; it gets the time. `interrupted` is called when SIGINT, SIGTERM or SIGHUP came, or
+/// when the process that started this one is gone; it gets the signal, or kLauncherGone. Each must
+/// end the process. `pulse` is called several times a second with the number of beats, as a sign of
+/// life for others. One watchdog a process: while it lives, these signals are its own.
 class Watchdog {
  public:
-  Watchdog(double seconds, std::function<void(double)> expired,
-           std::function<void(int)> interrupted);
+  static constexpr int kLauncherGone = 0;
+
+  Watchdog(
+      double seconds, std::function<void(double)> expired, std::function<void(int)> interrupted,
+      std::function<void(std::uint64_t)> pulse = [](std::uint64_t) {});
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -34,6 +38,7 @@ class Watchdog {
   double seconds_;
   std::function<void(double)> expired_;
   std::function<void(int)> interrupted_;
+  std::function<void(std::uint64_t)> pulse_;
   std::atomic<std::uint64_t> beats_{0};
   std::mutex mutex_;
   std::condition_variable stop_;

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <thread>
 
 #include "bench/accounting.hpp"
+#include "bench/clock_sync.hpp"
 #include "bench/executor.hpp"
 #include "bench/verify.hpp"
 #include "patterns/pattern.hpp"
@@ -38,14 +40,16 @@ void on_rank(Bootstrap& bootstrap, const Setting& setting, const Body& body) {
   const PatternOptions options = tiny_options(setting.direction);
   const Program program = pattern.make(model, layout, options, bootstrap.rank());
   const Program reference = pattern.make_reference(model, layout, options);
-  Arena arena(MemorySpace::host, Execution::arena_bytes(program), Bytes{16} << 20);
+  Arena arena(MemorySpace::host, TensorPlacement::bytes(program), Bytes{16} << 20);
+  const TensorPlacement placement(program, arena);
+  Streams streams;
   SessionOptions session_options;
   session_options.algorithm = setting.algorithm;
   session_options.oversubscribed = true;
   const auto backend = make_host_backend();
   backend->set_threads(1);
   const auto session = find_transport("shm").open(bootstrap, arena, session_options);
-  Execution execution(program, {bootstrap, *backend, arena, *session, 1});
+  Execution execution(program, placement, {bootstrap, *backend, arena, *session, streams, 1});
   session->commit();
   ResultCheck check(reference, 1);
   body(execution, *session, bootstrap, check);
@@ -121,6 +125,60 @@ TEST(Accounting, GemmTimeIsPartOfTheIteration) {
     EXPECT_GT(time.gemm_us, 0);
     EXPECT_LE(time.gemm_us, time.iteration_us);
     EXPECT_EQ(time.flops, 2 * 2.0 * 8 * 64 * 128);  // dX and dA: 2mnk each
+  });
+}
+
+// Without payload the same steps run and the same ranks wait for each other; a full iteration after
+// it gives what it would have given.
+TEST(Execution, ATokenPayloadMovesAlmostNothingAndSpoilsNothing) {
+  for (const Setting& setting : kSettings) {
+    on_ranks(2, setting,
+             [&](Execution& execution, Session& session, Bootstrap& bootstrap, ResultCheck& check) {
+               execution.prepare();
+               execution.iterate(Phase::serial);
+               const IterationTraffic full = account_iteration(execution, session, bootstrap);
+               Execution hollow = execution.hollow();
+               session.commit();
+               const IterationTraffic token = account_iteration(hollow, session, bootstrap);
+               EXPECT_EQ(token.operations, full.operations) << setting.pattern;
+               const auto payload = [](const IterationTraffic& traffic) {
+                 return traffic.ledger.bytes(MessageKind::payload);
+               };
+               EXPECT_LT(payload(token) * 16, payload(full)) << setting.pattern;
+               EXPECT_GT(payload(token), 0) << setting.pattern;
+               hollow.iterate(Phase::overlap);
+               execution.iterate(Phase::overlap);
+               const Verdict verdict = check.run(execution, bootstrap, Injection{});
+               EXPECT_TRUE(verdict.passed) << setting.pattern << ": " << verdict.why;
+             });
+  }
+}
+
+TEST(Execution, TracedStepsLieInsideTheIterationAndKeepTheirOrder) {
+  on_ranks(2, kSettings[4], [](Execution& execution, Session&, Bootstrap&, ResultCheck&) {
+    execution.prepare();
+    execution.iterate(Phase::serial);
+    for (Phase phase : {Phase::serial, Phase::overlap, Phase::compute, Phase::comm}) {
+      const double begin = monotonic_us();
+      const std::vector<StepSpan> spans = execution.iterate_traced(phase);
+      const double end = monotonic_us();
+      ASSERT_FALSE(spans.empty());
+      std::map<int, StepSpan> by_step;
+      for (const StepSpan& span : spans) {
+        EXPECT_LE(begin, span.begin_us);
+        EXPECT_LE(span.begin_us, span.end_us);
+        EXPECT_LE(span.end_us, end);
+        by_step[span.step] = span;
+      }
+      if (phase != Phase::overlap) continue;
+      EXPECT_EQ(by_step.size(), static_cast<std::size_t>(execution.step_count()));
+      for (const auto& [step, span] : by_step) {
+        for (int before : execution.step_after(step)) {
+          EXPECT_LE(by_step.at(before).end_us, span.begin_us)
+              << execution.step_label(before) << " before " << execution.step_label(step);
+        }
+      }
+    }
   });
 }
 

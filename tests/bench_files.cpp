@@ -222,8 +222,8 @@ TEST_F(Files, FlowsAndSamples) {
   EXPECT_EQ(flows[1], "l1,\"c,1\",0,1,h0,h1,3,control,tp,scale_up,2,8192,recorded");
   const auto samples = lines_of(paths.samples);
   ASSERT_EQ(samples.size(), 2u);
-  EXPECT_EQ(samples[0], "launch_id,cell_id,iteration,rank,start_us,end_us,valid");
-  EXPECT_EQ(samples[1], "l1,c1,7,1,0.250,1234567.500,false");
+  EXPECT_EQ(samples[0], "launch_id,cell_id,iteration,rank,start_us,end_us,valid,attempt");
+  EXPECT_EQ(samples[1], "l1,c1,7,1,0.250,1234567.500,false,1");
   EXPECT_EQ(slurp(paths.samples + ".provenance.jsonl"), "{\"a\":1}\n");
 }
 

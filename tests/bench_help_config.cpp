@@ -32,7 +32,7 @@ TEST(Options, HelpTellsUnitsDefaultsAndExitCodes) {
                            "default 2%", "--keep-gathered"}) {
     EXPECT_NE(help.find(part), std::string::npos) << part << " is not in\n" << help;
   }
-  for (const char* part : {"--zero", "--inject", "--trace", "--experts", " N ..."}) {
+  for (const char* part : {"--zero", "--inject", "--experts", " N ..."}) {
     EXPECT_EQ(help.find(part), std::string::npos) << part;
   }
   std::istringstream lines(help);

@@ -150,7 +150,7 @@ TEST(Options, UnknownOnesAreNamedWithANearOne) {
   expect_error_with("did you mean --transport?", {"--transprot", "mpi"});
   expect_error_with("did you mean --sizes?", {"--size=8:64:x2"});
   expect_error_with("--help", {"--frobnicate"});
-  expect_error_with("unknown option --trace", {"--trace", "f"});
+  expect_error_with("unknown option --wire", {"--wire", "f"});
   expect_error_with("unknown option -x", {"-x"});
   expect_error_with("'foo'", {"foo"});
   expect_error_with("'3'", {"--tp", "2", "3"});

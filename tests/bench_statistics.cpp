@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 #include <numeric>
+#include <random>
 #include <vector>
 
 namespace weft {
@@ -102,6 +104,53 @@ TEST(Statistics, OneSampleAndNone) {
   EXPECT_EQ(none.n, 0);
   EXPECT_TRUE(std::isnan(none.p50));
   EXPECT_TRUE(std::isnan(none.max));
+}
+
+// Independent samples are worth what they are; a random walk's neighbours tell little.
+TEST(EffectiveSamples, CountAutocorrelation) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal;
+  std::vector<double> independent, correlated;
+  double walk = 0;
+  constexpr double kKeep = 0.9;  // AR(1)
+  for (int i = 0; i < 10000; ++i) {
+    independent.push_back(normal(random));
+    walk = kKeep * walk + std::sqrt(1 - kKeep * kKeep) * normal(random);
+    correlated.push_back(walk);
+  }
+  EXPECT_GT(effective_samples(independent), 6000);
+  EXPECT_LE(effective_samples(independent), 10000);
+  // The sign of a Gaussian AR(1) has autocorrelation 2/pi asin(r^k); the inflation of its mean's
+  // variance is 1 + 2 sum of these.
+  double inflation = 1;
+  for (int lag = 1; lag < 200; ++lag) {
+    inflation += 2 * (2 / std::numbers::pi) * std::asin(std::pow(kKeep, lag));
+  }
+  EXPECT_NEAR(effective_samples(correlated), 10000 / inflation, 0.5 * 10000 / inflation);
+  EXPECT_EQ(effective_samples({1, 1, 1, 2}), 4);  // too few to tell
+  EXPECT_EQ(effective_samples(std::vector<double>(100, 3.0)), 100);
+}
+
+// The interval of a median of correlated samples covers the true median as often as it promises.
+TEST(EffectiveSamples, IntervalCoversTheMedianOfCorrelatedSamples) {
+  std::mt19937_64 random(11);
+  std::normal_distribution<double> normal;
+  int covered = 0, covered_naively = 0;
+  constexpr int kRuns = 400;
+  for (int run = 0; run < kRuns; ++run) {
+    std::vector<double> samples;
+    double walk = normal(random);
+    for (int i = 0; i < 2000; ++i) {
+      walk = 0.8 * walk + 0.6 * normal(random);
+      samples.push_back(walk);
+    }
+    const Summary corrected = summarise(samples, effective_samples(samples));
+    covered += corrected.ci_low <= 0 && 0 <= corrected.ci_high;
+    const Summary naive = summarise(samples);
+    covered_naively += naive.ci_low <= 0 && 0 <= naive.ci_high;
+  }
+  EXPECT_GT(covered, 0.88 * kRuns);
+  EXPECT_LT(covered_naively, 0.75 * kRuns);
 }
 
 }  // namespace
