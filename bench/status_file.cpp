@@ -60,7 +60,8 @@ void StatusFile::write(const std::string& state, const std::string& exit_code,
   status["started"] = utc_text(started_);
   status["ended"] =
       state == "running" ? nlohmann::ordered_json() : nlohmann::ordered_json(utc_text(ended));
-  const std::string temporary = fmt::format("{}.{}", path_, launch_id_);
+  // Of this thread alone: a rank may say "running" while another one gives up for all.
+  const std::string temporary = fmt::format("{}.{}.{}", path_, launch_id_, ::gettid());
   const std::string text =
       status.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   try {

@@ -273,7 +273,10 @@ Descriptor fetch_descriptor(Bootstrap& bootstrap, int mine, Rank from) {
         [&](Rank to, Rank source) { return sources[static_cast<std::size_t>(to)] == source; }, {});
   }
   if (from == bootstrap.rank() || bootstrap.in_process()) {
-    return Descriptor(dup(static_cast<int>(numbers[static_cast<std::size_t>(from)])));
+    Descriptor copy(dup(static_cast<int>(numbers[static_cast<std::size_t>(from)])));
+    // The number is good until its owner has the answer too and closes what it came with.
+    if (bootstrap.in_process()) bootstrap.barrier();
+    return copy;
   }
   return std::move(received[static_cast<std::size_t>(from)].at(0));
 }

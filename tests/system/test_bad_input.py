@@ -139,3 +139,19 @@ def test_help_and_version():
             assert option in result.out, f"{pattern}: {option} is not in the help"
         assert "--inject" not in result.out
         assert run([program(pattern), "--version"]).code == 0
+
+
+@pytest.mark.parametrize("option,value", [
+    ("--elephant", "0"), ("--elephant", "big"), ("--elephant", "-1"), ("--link-rate", "0"), ("--link-rate", "fast"), ("--link-rate", "-10"),
+    ("--link-rate", "1e9"), ("--paths", "0"), ("--paths", "x"), ("--paths", "99999999999"), ("--ecmp-hash", "md5"), ("--qps", "0"),
+])
+def test_figures_that_make_no_sense(folder, option, value):
+    refused(mpiexec(2, "tp-allgather", f"{option}={value}", *QUICK, "--csv", folder / "r.csv"), option)
+    assert not (folder / "r.csv").exists() or not read_rows(folder / "r.csv")
+
+
+@pytest.mark.parametrize("option", ["--trace", "--traffic", "--samples", "--flows", "--json"])
+def test_other_files_that_cannot_be_written(folder, option):
+    for path in (folder / "none" / "x", folder):
+        refused(mpiexec(2, "tp-allgather", option, path, *QUICK, "--csv", folder / "r.csv"), "cannot write", str(path))
+    refused(mpiexec(2, "tp-allgather", option, folder / "same", *QUICK, "--csv", folder / "same"), "two outputs", option)

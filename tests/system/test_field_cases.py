@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import time
@@ -274,3 +275,120 @@ def test_sizes_of_odd_kinds(folder, text):
         return
     for row in read_rows(csv):
         assert row["skip_reason"] or int(row["bytes_wire"]) == 2 * int(row["size"])
+
+
+# ---- a CPU quota and a cpuset: two cores shown, one had
+
+CPU = pathlib.Path("/sys/fs/cgroup/cpu")
+
+
+@contextlib.contextmanager
+def cpu_group(quota_us):
+    """Words before a command that run it in a control group with this CPU quota of each 100 ms."""
+    if not os.access(CPU / "cpu.cfs_quota_us", os.W_OK) and not os.access(CPU / "cgroup.procs", os.W_OK):
+        pytest.skip("cgroup v1's cpu controller is not writable here")
+    group = CPU / f"weft-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group here: {error}")
+    try:
+        (group / "cpu.cfs_period_us").write_text("100000")
+        (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+        yield group, ["sh", "-c", f'echo $$ > "{group}/cgroup.procs" && exec "$@"', "sh"]
+    finally:
+        deadline = time.monotonic() + 10
+        while (group / "cgroup.procs").read_text().strip() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        group.rmdir()
+
+
+@pytest.mark.parametrize("quota_us,words", [(100000, "1 CPU (100000 of each 100000 us"), (50000, "0.5 CPU (50000 of each 100000 us")])
+def test_a_cpu_quota_is_told_and_marks_the_cells(folder, quota_us, words):
+    csv, document = folder / "r.csv", folder / "r.json"
+    with cpu_group(quota_us) as (group, enter):
+        result = run([*enter, *mpiexec_command(2, "tp-allgather", "--transport", "shm", "--sizes", "64K", "--min-time", "0.4",
+                                               "--max-time", "0.8", "--csv", csv, "--json", document)], timeout=150)
+        throttled = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())["throttled_time"]
+    assert result.code == 0, result
+    (host,) = read_json(document)["provenance"]["hosts"]
+    assert host["cpu_quota"].startswith(words), host
+    assert host["usable_cpus"], host
+    rows = assert_all_verified(read_rows(csv))
+    told = sum(float(row["throttled_us"]) for row in rows)
+    assert told <= int(throttled) / 1e3 + 1
+    for row in rows:
+        assert ("throttled" in row["noise"]) == (float(row["throttled_us"]) > 0), row
+    if int(throttled) < 1e9:   # where other work takes the cores, the ranks do not come to use up their quota
+        pytest.skip(f"the kernel throttled the run for {int(throttled) / 1e6:.0f} ms only")
+    assert told > 0, "throttled, and no row says so"
+
+
+def test_ranks_bound_inside_a_cpuset_of_one(folder):
+    csv, document = folder / "r.csv", folder / "r.json"
+    result = run(["taskset", "-c", "0", *mpiexec_command(2, "tp-allgather", *QUICK, "--transport", "mpi,shm", "--csv", csv, "--json",
+                                                         document, launcher=("-bind-to", "core"))])
+    assert result.code == 0, result
+    (host,) = read_json(document)["provenance"]["hosts"]
+    told = sum(int(part.partition("-")[2] or part.partition("-")[0]) - int(part.partition("-")[0]) + 1 for part in host["usable_cpus"].split())
+    for row in assert_all_verified(read_rows(csv)):
+        if told < 2:   # hydra may bind to cores outside of the set that it was started in
+            assert row["sync"] == "barrier" and row["binding"] == "0", row
+
+
+def test_without_numa_in_sysfs(folder):
+    """A container's /sys: NUMA is unknown, not node 0 or -1."""
+    if os.geteuid() != 0 or not shutil.which("unshare") or not pathlib.Path("/sys/devices/system/node").exists():
+        pytest.skip("hiding /sys/devices/system/node needs root and unshare")
+    document = folder / "r.json"
+    words = mpiexec_command(2, "tp-allgather", *QUICK, "--csv", folder / "r.csv", "--json", document)
+    script = 'mount --make-rprivate / && mount -t tmpfs tmpfs /sys/devices/system/node || exit 77; exec "$@"'
+    result = run(["unshare", "-m", "sh", "-c", script, "sh", *words])
+    if result.code == 77:
+        pytest.skip("no mounts allowed here")
+    assert result.code == 0, result
+    assert_all_verified(read_rows(folder / "r.csv"))
+    (host,) = read_json(document)["provenance"]["hosts"]
+    assert host["numa_nodes"] is None, host
+    assert all(interface["numa"] is None for interface in host["interfaces"]), host
+
+
+# ---- a time limit, Ctrl-C, a closed pipe: what was measured stays
+
+MANY_CELLS = ("--transport", "shm,mpi", "--sizes", "4K:4M:x2", "--min-time", "0.02", "--max-time", "0.05", "--benchmark_repetitions=50")
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "KILL"])
+def test_a_time_limit_at_a_random_moment(folder, name):
+    for attempt in range(3):
+        csv, document, samples = (folder / f"{attempt}.{kind}" for kind in ("csv", "json", "samples"))
+        seconds = 1.5 + 2 * random.random()
+        result = run(["timeout", "-s", name, f"{seconds:.2f}",
+                      *mpiexec_command(2, "tp-allgather", *MANY_CELLS, "--csv", csv, "--json", document, "--samples", samples)], timeout=40)
+        assert result.code != 0 and not result.timed_out, result
+        if not csv.exists():   # it had not come to that
+            continue
+        rows = read_rows(csv)
+        assert len(rows) - 1 <= len(read_json(document)["rows"]) <= len(rows) + 1, f"after {seconds} s"
+        assert samples.read_bytes().endswith(b"\n")
+        assert_the_status_tells(csv)
+
+
+def assert_the_status_tells(csv):
+    status = pathlib.Path(f"{csv}.status.json")
+    deadline = time.monotonic() + 5
+    while status.exists() and read_json(status)["state"] == "running":
+        assert time.monotonic() < deadline, "still running"
+        time.sleep(0.05)
+    if status.exists():
+        told = read_json(status)
+        assert told["state"] == "incomplete" and told["exit_code"] == 3 and told["why"], told
+
+
+def test_a_reader_that_leaves(folder):
+    """... | head -n 3"""
+    csv = folder / "r.csv"
+    words = " ".join(f"'{word}'" for word in mpiexec_command(2, "tp-allgather", *QUICK, "--transport", "mpi,shm", "--csv", csv))
+    result = run(["bash", "-c", f"{words} </dev/null 2>&1 | head -n 3 >/dev/null"])
+    assert not result.timed_out, result
+    assert_all_verified(read_rows(csv))

@@ -50,6 +50,32 @@ def test_runs_all_programs_and_says_where(folder):
     assert len({row["launch_id"] for row in rows}) == len(PATTERNS)
 
 
+def test_launches_take_turns_in_one_file(folder):
+    """Each launch starts every program once; weft-compare tells them apart, and 2 a side are too few to say anything."""
+    result = run([RUN, *SHORT, "--launches", 4, "--transport", "shm", "--results", folder, *SHORTEST], env=ENV, timeout=200)
+    assert result.code == 0, result
+    (made,) = started(folder)
+    rows = assert_all_verified_or_unchecked(read_rows(made / "rows.csv"))
+    order = list(dict.fromkeys((row["launch_id"], row["pattern"]) for row in rows))
+    assert len(order) == 4 * len(PATTERNS)
+    rounds = [[pattern for _, pattern in order[i:i + 5]] for i in range(0, 20, 5)]
+    assert all(sorted(one) == sorted(PATTERNS) for one in rounds), rounds
+    assert len({tuple(one) for one in rounds}) > 1, "every launch has the same order"
+    for name in ("", "-2", "-3", "-4"):
+        for pattern in PATTERNS:
+            assert (made / f"rows-{pattern}{name}.json").exists() and (made / f"{pattern}{name}.log").stat().st_size > 0
+    compare = run([TREE / "scripts" / "weft-compare", f"{made}@odd", f"{made}@even"], timeout=60)
+    assert compare.code == 3 and "2 of 3 launches" in compare.out, compare
+    compare = run([TREE / "scripts" / "weft-compare", f"{made}@odd", f"{made}@even", "--min-launches", 2], timeout=60)
+    assert compare.code in (0, 3) and "too few launches" in compare.out and "not run in turn" not in compare.out, compare
+
+
+def assert_all_verified_or_unchecked(rows):
+    """Rows of a run with --no-verify."""
+    assert rows and all(row["verified"] != "false" and not row["skip_reason"] for row in rows)
+    return rows
+
+
 def test_a_loop_keeps_its_input(folder):
     """The launcher must not eat what the loop reads."""
     script = (f"printf '2\\n1\\n2\\n' | while read n; do {RUN} {' '.join(SHORT)} --ranks $n --transport shm --results {folder} "
@@ -112,7 +138,7 @@ def test_a_signal_ends_it_and_keeps_the_rows(folder):
 
 
 WRONG = [(("--ranks", "0"), "0"), (("--ranks", "two"), "two"), (("--ranks",), "--ranks"), (("--modle", "x"), "--modle"), (("--model",), "--model"),
-         (("--results", "/proc/none", "--no-install"), "/proc/none")]
+         (("--launches", "0"), "0"), (("--launches", "many"), "many"), (("--results", "/proc/none", "--no-install"), "/proc/none")]
 
 
 @pytest.mark.parametrize("options,word", WRONG)
@@ -124,7 +150,7 @@ def test_wrong_options(options, word):
 def test_help():
     result = run([RUN, "--help"])
     assert result.code == 0
-    for option in ("--ranks", "--transport", "--model", "--quick", "--build-only", "--no-install", "Exit codes"):
+    for option in ("--ranks", "--transport", "--model", "--quick", "--launches", "--build-only", "--no-install", "Exit codes"):
         assert option in result.out
     assert run([TREE / "scripts" / "test.sh", "--help"]).code == 0
 

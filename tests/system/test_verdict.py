@@ -60,3 +60,21 @@ def test_wrong_rows_are_shown(folder):
 
 def test_a_torn_last_row_is_left_out(folder):
     assert "1 rows" in judge(folder, FINE, HEAD + f"{PATTERNS[0]},true,\n{PATTERNS[0]}").out
+
+
+def test_of_several_launches_the_worst_counts(folder):
+    """run.sh --launches: the files of launch n are named PATTERN-n."""
+    names = [f"{pattern}{n}" for pattern in PATTERNS for n in ("", "-2", "-3")]
+    fine = {name: ("complete", 0, "") for name in names}
+
+    def launches(statuses):
+        judge(folder, statuses)
+        return run([*VERDICT, folder, "--launches", 3, *PATTERNS])
+
+    assert launches(fine).code == 0
+    result = launches({**fine, f"{PATTERNS[1]}-2": ("complete", 1, "rank 1 was wrong")})
+    assert result.code == 1 and "launches 2 of 3: rank 1 was wrong" in result.out and result.out.count(" fine ") == 4, result
+    (folder / f"status-{PATTERNS[0]}-3.json").unlink()
+    del fine[f"{PATTERNS[0]}-3"]
+    result = launches(fine)
+    assert result.code == 3 and "launches 3 of 3: not started" in result.out, result
