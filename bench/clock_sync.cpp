@@ -141,10 +141,15 @@ double HostClocks::to_local(double reference_us) const {
 }
 
 CommonStart::CommonStart(Bootstrap& bootstrap, const HostClocks& clocks, bool oversubscribed)
-    : bootstrap_(bootstrap),
-      clocks_(clocks),
-      clock_(bootstrap.all(!oversubscribed)),
-      margin_us_(clock_ ? exchange_margin(bootstrap) : 0) {}
+    : bootstrap_(bootstrap), clocks_(clocks), possible_(bootstrap.all(!oversubscribed)) {
+  renew();
+}
+
+void CommonStart::renew() {
+  if (!possible_ || clock_) return;
+  clock_ = true;
+  margin_us_ = exchange_margin(bootstrap_);
+}
 
 void CommonStart::adapt(int late, int starts) {
   if (!clock_ || late <= kTolerableLateShare * starts) return;

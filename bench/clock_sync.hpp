@@ -70,6 +70,8 @@ class CommonStart {
   };
   /// Collective: returns when the iteration may begin.
   Start wait();
+  /// Collective, between cases: agreed instants again where a busy moment had made them impossible.
+  void renew();
   /// The reference clock now.
   double now_us() const { return clocks_.to_reference(clocks_.now_us()); }
   /// Told after each block how many of its starts were late (the same on all ranks): widens the
@@ -82,8 +84,9 @@ class CommonStart {
  private:
   Bootstrap& bootstrap_;
   const HostClocks& clocks_;
-  bool clock_;
-  double margin_us_;  // from the last rank's readiness to the agreed instant
+  bool possible_;  // ranks have cores of their own
+  bool clock_ = false;
+  double margin_us_ = 0;  // from the last rank's readiness to the agreed instant
 };
 
 }  // namespace weft

@@ -62,17 +62,25 @@ void add_skews(const Block& block, std::vector<double>& skews) {
   }
 }
 
+// From the first start to the last end: what agreeing on starts costs counts too, or a microsecond
+// of work behind a barrier of a millisecond would take a minute to sample.
+double wall_us(const Block& block) {
+  double first = block.front().front().begun_us, last = first;
+  for (const auto& rank : block) {
+    first = std::min(first, rank.front().begun_us);
+    last = std::max(last, rank.back().end_us);
+  }
+  return last - first;
+}
+
 double median_of_valid(std::vector<double> samples) {
   std::erase_if(samples, [](double v) { return std::isnan(v); });
   std::sort(samples.begin(), samples.end());
   return quantile(samples, 0.5);
 }
 
-int next_block(double typical_us) {
-  return std::isnan(typical_us)
-             ? 1
-             : std::clamp(static_cast<int>(kBlockUs / std::max(typical_us, 0.01)), 1,
-                          kLargestBlock);
+int next_block(double period_us) {
+  return std::clamp(static_cast<int>(kBlockUs / std::max(period_us, 0.01)), 1, kLargestBlock);
 }
 
 bool precise(const Summary& summary, const StoppingRule& rule) {
@@ -108,7 +116,7 @@ class Race {
  private:
   Block run_block(int iterations);
   void keep_raw(const Block& block);
-  void take_samples(const Block& block, double typical_us);
+  void take_samples(const Block& block);
 
   const MeasureContext& context_;
   const StoppingRule& rule_;
@@ -117,7 +125,8 @@ class Race {
   Measurement now_, best_;
   std::vector<RowWriter::Sample> raw_;  // of all attempts
   std::vector<double> valid_, skews_;
-  double typical_us_ = std::nan(""), first_us_ = 0, zero_us_ = 0, spent_us_ = 0;
+  double period_us_ = 0;  // wall time from start to start
+  double first_us_ = 0, zero_us_ = 0, spent_us_ = 0;
   int done_ = 0, attempts_ = 0;
 };
 
@@ -147,16 +156,18 @@ void Race::warm_up() {
     first_us_ = std::max(first_us_, rank[0].end_us - rank[0].start_us);
   }
   zero_us_ = first.front().front().start_us;
-  double last = std::nan(""), spent = first_us_;
+  double last = std::nan(""), spent = wall_us(first);
+  period_us_ = spent;
   for (int i = 0; i < kWarmUpBlocks && spent < rule_.max_time_us; ++i) {
-    const int size = std::max(1, next_block(std::isnan(last) ? first_us_ : last) / 4);
-    const double median = median_of_valid(slowest(run_block(size)));
-    spent += size * (std::isnan(median) ? first_us_ : median);
+    const int size = std::max(1, next_block(period_us_) / 4);
+    const Block block = run_block(size);
+    const double median = median_of_valid(slowest(block));
+    period_us_ = wall_us(block) / size;
+    spent += wall_us(block);
     const bool steady = std::abs(median - last) <= kWarmUpAgreement * last;
     last = median;
     if (steady) break;
   }
-  typical_us_ = last;
 }
 
 void Race::keep_raw(const Block& block) {
@@ -169,7 +180,7 @@ void Race::keep_raw(const Block& block) {
   }
 }
 
-void Race::take_samples(const Block& block, double typical_us) {
+void Race::take_samples(const Block& block) {
   const std::vector<double> samples = slowest(block);
   for (double sample : samples) {
     std::isnan(sample) ? static_cast<void>(++now_.late) : valid_.push_back(sample);
@@ -177,21 +188,19 @@ void Race::take_samples(const Block& block, double typical_us) {
   add_skews(block, skews_);
   if (context_.bootstrap.rank() == 0) keep_raw(block);
   done_ += static_cast<int>(samples.size());
-  spent_us_ = std::accumulate(valid_.begin(), valid_.end(), 0.0) +
-              now_.late * (std::isnan(typical_us) ? first_us_ : typical_us);
+  spent_us_ += wall_us(block);
+  period_us_ = wall_us(block) / static_cast<double>(samples.size());
   now_.summary = summarise(valid_, effective_samples(valid_));
-  if (!valid_.empty()) typical_us_ = now_.summary.p50;
 }
 
 void Race::run_one_block() {
   // No block may overshoot the time that is left by more than one iteration.
   const double left = std::max(rule_.max_time_us - spent_us_, 0.0);
-  const int fitting =
-      std::isnan(typical_us_) ? 1 : static_cast<int>(left / std::max(typical_us_, 0.01)) + 1;
-  const int size = std::min(next_block(typical_us_), fitting);
+  const int fitting = static_cast<int>(left / std::max(period_us_, 0.01)) + 1;
+  const int size = std::min(next_block(period_us_), fitting);
   // Another contestant left its data in the caches; that is not this one's steady state.
   if (!alone_ && size >= kShortBlock) contestant_.iteration();
-  take_samples(run_block(size), typical_us_);
+  take_samples(run_block(size));
   now_.stop_reason = stop(now_.summary, rule_, spent_us_);
 }
 

@@ -15,7 +15,7 @@ namespace weft {
 
 struct StoppingRule {
   double precision = 0.02;  // half-width of the median's 95% interval, relative to it
-  double min_time_us = 50e3, max_time_us = 1e6;
+  double min_time_us = 50e3, max_time_us = 1e6;  // wall time of its blocks
   int min_samples = 5, max_samples = 20000;
 };
 

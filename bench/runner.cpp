@@ -81,6 +81,7 @@ void Runner::load(const Cell& cell) {
   loaded_.reset();
   reset_memory_peak();
   clocks_.refresh_if_due();
+  start_.renew();
   const std::vector<const Cell*> cells = cells_like(cell, false);
   const bool hollow =
       std::ranges::any_of(cells, [](const Cell* other) { return other->phase == Phase::overlap; });

@@ -29,6 +29,7 @@ class ShmOperation : public NativeOperation {
   std::uint64_t arrive() {
     const std::uint64_t k = group_->enter();
     group_->own().arrived.publish(k);
+    group_->own().done.fetch();
     return k;
   }
   /// fn(member) for each other member that has arrived.
@@ -49,6 +50,7 @@ class ShmOperation : public NativeOperation {
         k, [](const Board& b) -> const Flag& { return b.done; },
         [&](int member) { record(member, me_, kFlagBytes, MessageKind::control, post_time_us()); },
         "the done flag", what_.c_str());
+    group_->own().arrived.fetch();
   }
   /// Publishes n bytes beside the flag of this operation's slot.
   std::uint64_t arrive_with(const std::byte* data, Bytes n) {
@@ -67,6 +69,7 @@ class ShmOperation : public NativeOperation {
           fn(member, group_->board(member).slots[k % 2].payload);
         },
         "data", what_.c_str());
+    group_->own().slots[(k + 1) % 2].flag.fetch();  // everyone is past that one
   }
 
   void copy(std::byte* to, const std::byte* from, Bytes n) const {
