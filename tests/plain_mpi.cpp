@@ -167,13 +167,13 @@ struct Result {
   std::size_t samples = 0, late = 0;
 };
 
-/// From the agreed instant to this rank's end; negative: this rank was late.
-double sample(Operation& operation) {
-  constexpr double kMarginUs = 8;  // enough to leave the exchange that agrees on the instant
+/// From the agreed instant to this rank's end; negative: this rank was late. `margin_us`: enough to
+/// leave the exchange that agrees on the instant.
+double sample(Operation& operation, double margin_us) {
   const double mine = now_us();
   double start = 0;
   MPI_Allreduce(&mine, &start, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-  start += kMarginUs;
+  start += margin_us;
   const bool late = now_us() > start;
   while (now_us() < start) {
   }
@@ -187,13 +187,16 @@ double median(std::vector<double>& values) {
   return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
-/// Samples of blocks, max over ranks; a late one of any rank is dropped.
-void add_block(Operation& operation, std::vector<double>& samples, Result& result) {
+/// Samples of blocks, max over ranks; a late one of any rank is dropped, and too many of them widen
+/// the margin.
+void add_block(Operation& operation, std::vector<double>& samples, Result& result,
+               double& margin_us) {
   constexpr std::size_t kBlock = 20;
   std::vector<double> mine(kBlock), most(kBlock), least(kBlock);
-  for (double& s : mine) s = sample(operation);
+  for (double& s : mine) s = sample(operation, margin_us);
   MPI_Allreduce(mine.data(), most.data(), int(kBlock), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
   MPI_Allreduce(mine.data(), least.data(), int(kBlock), MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
+  const std::size_t late_before = result.late;
   for (std::size_t i = 0; i < kBlock; ++i) {
     if (least[i] < 0) {
       ++result.late;
@@ -201,10 +204,11 @@ void add_block(Operation& operation, std::vector<double>& samples, Result& resul
       samples.push_back(most[i]);
     }
   }
+  if (result.late - late_before > kBlock / 5) margin_us = std::min(margin_us * 2, 1000.0);
 }
 
-double back_to_back(Operation& operation, double sample_us) {
-  const int rounds = std::clamp(int(2e5 / std::max(sample_us, 0.1)), 5, 20000);
+double back_to_back(Operation& operation, double period_us) {
+  const int rounds = std::clamp(int(2e5 / std::max(period_us, 0.1)), 5, 20000);
   MPI_Barrier(MPI_COMM_WORLD);
   const double begin = now_us();
   for (int i = 0; i < rounds; ++i) operation.run();
@@ -219,11 +223,14 @@ Result measure(Operation& operation, double seconds) {
   const double begin = now_us();
   for (std::size_t i = 0; i < std::max<std::size_t>(3, operation.sets()); ++i) operation.run();
   std::vector<double> samples;
-  do add_block(operation, samples, result);
-  while (agreed(now_us() - begin < seconds * 0.8e6));
+  double margin_us = 8;
+  do add_block(operation, samples, result, margin_us);
+  while (agreed(now_us() - begin < (samples.size() < 20 ? 8e6 : 0.8e6) * seconds));
+  double period_us = (now_us() - begin) / double(samples.size() + result.late);
+  MPI_Bcast(&period_us, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
   result.samples = samples.size();
   result.median_us = median(samples);
-  result.back_to_back_us = back_to_back(operation, result.median_us);
+  result.back_to_back_us = back_to_back(operation, period_us);
   result.seconds = (now_us() - begin) * 1e-6;
   return result;
 }
