@@ -52,6 +52,10 @@ void LastWord::write_status(int exit_code, const std::string& why) {
   if (status_ && board_.mark_told()) status_->finish(exit_code, why, board_.rows());
 }
 
+void LastWord::nothing_after_it() const {
+  while (board_.told()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 // A rank of another host has told why the run ends; this host may have the files.
 void LastWord::take_word() {
   if (const auto word = roll_call_.answer()) write_status(word->exit_code, word->message);

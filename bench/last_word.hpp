@@ -22,6 +22,9 @@ class LastWord {
   /// A run that ends in good order, or with an error that all ranks know.
   void close(ExitCode code, const std::string& why);
   void set_rows(int rows) { board_.set_rows(rows); }
+  /// Does not return once the status is written: the process is about to be ended, and what it
+  /// measured after that would contradict the number of rows in the status.
+  void nothing_after_it() const;
 
   /// For the watchdog: this rank lives and does this.
   void pulse(std::uint64_t beats, const std::string& activity);

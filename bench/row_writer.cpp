@@ -145,6 +145,7 @@ struct RowWriter::Impl {
   std::optional<JsonDocument> json;
   std::optional<TraceWriter> trace;
   int rows = 0;
+  std::function<void()> before;
   std::function<void(int)> told;
 };
 
@@ -180,6 +181,7 @@ RowWriter::~RowWriter() {
 }
 
 void RowWriter::write(const Row& row) {
+  if (impl_->before) impl_->before();
   if (impl_->csv) {
     const OutputFile::Lock lock(*impl_->csv);
     impl_->csv->append(csv_line(row));
@@ -222,6 +224,9 @@ void RowWriter::write_trace(const TracedCell& cell) {
 
 int RowWriter::rows() const { return impl_->rows; }
 
-void RowWriter::on_row(std::function<void(int)> told) { impl_->told = std::move(told); }
+void RowWriter::on_row(std::function<void()> before, std::function<void(int)> told) {
+  impl_->before = std::move(before);
+  impl_->told = std::move(told);
+}
 
 }  // namespace weft

@@ -54,8 +54,9 @@ class RowWriter {
   void write_traffic(const Row& part);
   void write_trace(const TracedCell& cell);
   int rows() const;
-  /// `told` gets the number of rows each time one is on disk.
-  void on_row(std::function<void(int)> told);
+  /// `before` is called before a row is written, and may never return; `told` gets the number of
+  /// rows each time one is on disk.
+  void on_row(std::function<void()> before, std::function<void(int)> told);
 
  private:
   struct Impl;

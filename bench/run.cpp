@@ -122,7 +122,8 @@ class Run {
       if (bootstrap_.rank() == 0) {
         paths_ = output_paths(options_, pattern_);
         writer_ = std::make_unique<RowWriter>(paths_, launch_id_, provenance_json(facts));
-        writer_->on_row([this](int rows) { last_word_.set_rows(rows); });
+        writer_->on_row([this] { last_word_.nothing_after_it(); },
+                        [this](int rows) { last_word_.set_rows(rows); });
       }
       last_word_.open(status_path(options_, pattern_), launch_id_);
     });

@@ -273,5 +273,5 @@ def test_a_host_that_does_not_answer(folder):
     assert code == 4, err
     (line,) = told(err)
     assert "missing: rank 1 on node1 (the host does not answer); waiting: " in line, line
-    assert "rank 0 on node0" in line and "rank 2 on node2" in line and "step '" in line
+    assert "rank 0 on node0 (measuring " in line and "rank 2 on node2 (measuring " in line
     assert "rank 1 on node1" in launch.status(4)
