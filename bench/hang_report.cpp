@@ -24,6 +24,8 @@ const char* word(Condition condition) {
       return "dead";
     case Condition::silent:
       return "silent";
+    case Condition::blocked:
+      return "blocked in the kernel";
     case Condition::alive:
       break;
   }

@@ -18,8 +18,8 @@ struct HostAnswer {
 
 /// "no progress for 30 s; missing: rank 1 on node7 (stopped; last seen measuring CELL, step 'X');
 /// waiting: ranks 0 2-3 (measuring CELL, step 'Y'); REMEDY". Missing are ranks that are dead,
-/// stopped or silent, and hosts without an answer; where there are none of these, the ranks with
-/// the fewest beats are named as behind the others.
+/// stopped, silent or blocked, and hosts without an answer; where there are none of these, the
+/// ranks with the fewest beats are named as behind the others.
 std::string hang_report(double seconds, const std::vector<HostAnswer>& answers);
 
 }  // namespace weft

@@ -124,6 +124,7 @@ RankState ProgressBoard::state_of(std::size_t index) const {
       !facts.exists || facts.born != seen.born.load() || facts.state == 'Z' || facts.state == 'X';
   if (ended) state.condition = Condition::dead;
   if (!ended && (facts.state == 'T' || facts.state == 't')) state.condition = Condition::stopped;
+  if (facts.state == 'D') state.condition = Condition::blocked;
   return state;
 }
 
@@ -143,8 +144,8 @@ void ProgressBoard::kill_missing() const {
     const ProgressSlot& other = slot(i);
     if (i == own_ || !same_process_space(other)) continue;
     const RankState state = state_of(i);
-    const bool missing = state.condition == RankState::Condition::stopped ||
-                         state.condition == RankState::Condition::silent;
+    const bool missing = state.condition != RankState::Condition::alive &&
+                         state.condition != RankState::Condition::dead;
     if (missing) kill(other.pid.load(), SIGKILL);
   }
 }

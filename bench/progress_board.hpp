@@ -36,7 +36,9 @@ struct ProgressSlot {
 
 /// A rank as another rank of its host sees it.
 struct RankState {
-  enum class Condition : std::uint8_t { alive, silent, stopped, dead };
+  /// blocked: its first thread sits in the kernel, where nothing reaches it (a device, a frozen
+  /// control group, a file server that is gone).
+  enum class Condition : std::uint8_t { alive, silent, stopped, dead, blocked };
   Rank rank = 0;
   Condition condition = Condition::alive;
   std::uint64_t beats = 0;
@@ -64,7 +66,7 @@ class ProgressBoard {
   void set_rows(int rows) { header().rows.store(rows); }
   int rows() const { return header().rows.load(); }
 
-  /// Ends ranks of this host that are stopped or silent, by SIGKILL; for when the launcher does
+  /// Ends ranks of this host that live but do not go on, by SIGKILL; for when the launcher does
   /// not.
   void kill_missing() const;
   /// The ranks' processes in a form that poll() waits for, by index of ranks(); -1: none.
