@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """How fast our shared memory is: against MPI, against this machine's limit, and MPI against a loop without weft.
 
-Sweeps of AllGather, AllReduce (f32) and AllToAllV: buffers in the caches (--hot) and rotated (as in training). Times are
-medians over launches of the launches' medians; a ratio of contenders is of the same launches, in pairs.
+Sweeps of AllGather, AllReduce (f32) and AllToAllV, sizes of a rank (AllToAllV: to each peer): buffers in the caches (--hot)
+and rotated (as in training). Times are medians over launches of the launches' medians; a ratio of contenders is of the same
+launches, in pairs.
 
 Goals: mpi / shm >= 2 at 8 B, 3 from 4 to 64 KiB, 2 to 1 MiB, 1.6 to 4 MiB with hot buffers, 1.5 from 4 KiB to 4 MiB with
 rotated ones; nowhere slower; shm at least 0.85 of the machine's limit ('bare': the same copies, no synchronisation) from
@@ -43,8 +44,8 @@ def has_plain(cache, count):
     return cache == "hot" or count >= 4 * KIB
 
 
-def listed(sizes):
-    return ",".join(map(str, sizes))
+def listed(collective, ranks, sizes):
+    return ",".join(str(one * contenders.pieces(collective, ranks)) for one in sizes)
 
 
 def commands(arguments):
@@ -54,14 +55,14 @@ def commands(arguments):
     result = []
     for collective, program in PROGRAMS.items():
         for hot in (" --hot", ""):
-            sweep = f"--sizes {listed(sizes)} {times}{hot} --transport"
+            sweep = f"--sizes {listed(collective, 2, sizes)} {times}{hot} --transport"
             result.append(launching.Command(program, 2, f"{sweep} mpi,shm,bare"))
             result.append(launching.Command(program, 2, f"{sweep} bare --algorithm stream"))
         rotated = [one for one in sizes if has_plain("rotated", one)]
         result.append(contenders.plain_command(collective, 2, sizes, f"--hot --time {longest}"))
         result.append(contenders.plain_command(collective, 2, rotated, f"--rotate {2 * last_level_cache()} --time {longest}"))
         few = QUICK_SIZES[:2] if arguments.quick else QUICK_SIZES
-        result += [launching.Command(program, ranks, f"--sizes {listed(few)} {times} --hot --transport mpi,shm,bare")
+        result += [launching.Command(program, ranks, f"--sizes {listed(collective, ranks, few)} {times} --hot --transport mpi,shm,bare")
                    for ranks in (() if arguments.two_ranks else MANY_RANKS)]
     return result
 

@@ -19,10 +19,13 @@ PLAIN = "plain.csv"  # tables of plain-mpi, which knows nothing of weft
 PLAIN_OPERATION = {"all_gather": "allgather", "all_reduce": "allreduce", "all_to_all_v": "alltoallv"}
 
 
+def pieces(collective, ranks):
+    """A size here is a rank's contribution, of an all-to-all what goes to one peer: so many make the size of weft's sweeps."""
+    return ranks if collective == "all_to_all_v" else 1
+
+
 def plain_command(collective, ranks, sizes, options):
-    """plain-mpi on the same bytes: it counts what an all-to-all sends to one peer."""
-    shares = [size // (ranks if collective == "all_to_all_v" else 1) for size in sizes]
-    words = f"--op {PLAIN_OPERATION[collective]} --sizes {','.join(map(str, shares))} {options}"
+    words = f"--op {PLAIN_OPERATION[collective]} --sizes {','.join(map(str, sizes))} {options}"
     return launching.Command("plain-mpi", ranks, words, output=PLAIN)
 
 
@@ -34,8 +37,7 @@ def plain(study, column):
         return found
     for _, row in rows.table_lines(path, ("launch", "op", "ranks", "size", "rotate", column), found.damaged):
         ranks, collective = int(row("ranks")), collectives[row("op")]
-        size = int(row("size")) * (ranks if collective == "all_to_all_v" else 1)
-        cell = f"{collective} {ranks} {'hot' if row('rotate') == '0' else 'rotated'} {size}"
+        cell = f"{collective} {ranks} {'hot' if row('rotate') == '0' else 'rotated'} {row('size')}"
         reading = found.cells.setdefault(cell, {}).setdefault(row("launch"), rows.Reading())
         if row(column):
             reading.values.append(float(row(column)))
@@ -46,7 +48,9 @@ def plain(study, column):
 def sweep_cell(row):
     """(collective, ranks, cache, bytes) as text, of a row of a sweep: 'all_gather 2 hot 4096'."""
     collective = row("cell_id").split("/")[2].partition(".")[0]
-    return f"{collective} {row('world')} {row('cache')} {row('size')}" if row("size") else ""
+    if not row("size"):
+        return ""
+    return f"{collective} {row('world')} {row('cache')} {int(row('size')) // pieces(collective, int(row('world')))}"
 
 
 def medians(row_set):
