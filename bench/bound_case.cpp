@@ -81,6 +81,17 @@ bool computes(const Program& program) {
   return any;
 }
 
+// Moments of an optimizer go from iteration to iteration: what is in the buffers depends on how
+// many there were.
+bool keeps_state(const Program& program) {
+  bool any = false;
+  for_each_leaf(program.steps, [&](const Step& step, std::int64_t) {
+    const auto* compute = std::get_if<Compute>(&step.op);
+    any = any || (compute != nullptr && compute->kind == ComputeKind::adam);
+  });
+  return any;
+}
+
 // A tensor that iterations write: one that is checked, or a sweep's last.
 const Tensor* result_tensor(const Program& program) {
   const Tensor* result = nullptr;
@@ -152,6 +163,8 @@ void BoundCase::open(bool hollow) {
   options.algorithm = algorithm_;
   options.timeout = std::chrono::duration<double>(context_.options.timeout);
   options.oversubscribed = context_.oversubscribed;
+  options.verbs = context_.options.verbs;
+  options.verbs.queue_pairs = context_.options.queue_pairs;
   together(bootstrap, [&] {
     session_ = find_transport(transport_).open(bootstrap, loaded_.arena(), options);
   });
@@ -196,8 +209,16 @@ void BoundCase::refresh_sets() {
   for (const auto& execution : executions_) execution->iterate(Phase::serial);
 }
 
+void BoundCase::make_anew(Execution& execution, Phase phase) {
+  if (keeping_) execution.prepare();
+  execution.iterate(Phase::serial);
+  if (phase == Phase::comm) execution.iterate(Phase::comm);
+}
+
 void BoundCase::account() {
   traffic_ = account_iteration(execution(), *session_, context_.bootstrap, algorithm_);
+  keeping_ = context_.bootstrap.max(keeps_state(loaded_.program())) > 0;
+  if (keeping_) make_anew(execution(), Phase::serial);
   digest_ = contents_digest(loaded_.program(), loaded_.sets().front());
   execution().iterate(Phase::comm);  // undoes what compute steps did in place to what was received
   comm_digest_ = contents_digest(loaded_.program(), loaded_.sets().front());
@@ -218,11 +239,9 @@ std::string BoundCase::check_timed(Phase phase) {
   Bootstrap& bootstrap = context_.bootstrap;
   const Injection& injection = context_.options.injection;
   Execution& last = *executions_[last_];
-  // What compute steps made of another algorithm's sums differs in last bits: make it anew.
-  if (phase == Phase::comm && bootstrap.max(computes(loaded_.program())) > 0) {
-    last.iterate(Phase::serial);
-    last.iterate(Phase::comm);
-  }
+  const bool computing = bootstrap.max(computes(loaded_.program())) > 0;
+  // What compute steps made of another algorithm's sums differs in last bits.
+  if (keeping_ || (computing && phase == Phase::comm)) make_anew(last, phase);
   if (const Tensor* tensor = result_tensor(loaded_.program())) {
     const auto id = static_cast<TensorId>(tensor - loaded_.program().tensors.data());
     injection.apply("timed", bootstrap.rank(), last.address(id, 0), tensor->elements(),
@@ -232,9 +251,8 @@ std::string BoundCase::check_timed(Phase phase) {
   const bool same = contents_digest(loaded_.program(), loaded_.sets()[last_]) == wanted;
   if (bootstrap.all(same)) return {};
   // Another order of summing gives other last bits: results decide, where there are any to compare.
-  const bool computed = phase != Phase::comm && bootstrap.max(computes(loaded_.program())) > 0;
   std::string mine;
-  if (computed) {
+  if (computing && phase != Phase::comm) {
     mine = loaded_.check().run(last, bootstrap, Injection{}).why;
   } else if (!same) {
     const auto me = static_cast<std::size_t>(bootstrap.rank());

@@ -90,6 +90,9 @@ class BoundCase {
   using Executions = std::vector<std::unique_ptr<Execution>>;
   void open(bool hollow);
   void bind(bool hollow);
+  /// Collective: what the first iteration after fill() leaves in the buffers, and for Phase::comm
+  /// one of communication alone after it.
+  void make_anew(Execution& execution, Phase phase);
   Execution& next(Executions& executions) {
     last_ = ++turn_ % executions.size();
     return *executions[last_];
@@ -104,6 +107,7 @@ class BoundCase {
   Verdict verdict_;
   IterationTraffic traffic_;
   GemmTime gemm_;
+  bool keeping_ = false;                        // iterations leave what the next ones read
   std::uint64_t digest_ = 0, comm_digest_ = 0;  // after a whole iteration; after comm alone
 };
 

@@ -14,7 +14,6 @@
 namespace weft {
 namespace {
 
-constexpr std::uint16_t kRocePort = 4791;
 constexpr std::uint32_t kFirstQueuePair = 0x11;   // the numbers below are the system's own
 constexpr std::uint32_t kNetwork = 10u << 24;     // 10.0.0.0/8
 constexpr int kSeeds = 400;                       // the mean is then known to about 1%
@@ -126,14 +125,6 @@ EcmpHash find_ecmp_hash(std::string_view name) {
   }
   fail_usage(
       fmt::format("--ecmp-hash '{}' is unknown; there are {}", name, fmt::join(names, ", ")));
-}
-
-std::uint16_t roce_source_port(std::uint32_t local_queue_pair, std::uint32_t remote_queue_pair) {
-  std::uint64_t v = std::uint64_t{local_queue_pair} * remote_queue_pair;
-  v ^= v >> 20;
-  v ^= v >> 40;
-  const auto label = static_cast<std::uint32_t>(v & 0xFFFFF);
-  return static_cast<std::uint16_t>(((label & 0x3FFF) ^ (label >> 14)) | 0xC000);
 }
 
 std::vector<FiveTuple> five_tuples(const std::vector<Flow>& flows, const std::vector<int>& hosts,

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "transports/flow.hpp"
+#include "transports/roce.hpp"
 
 namespace weft {
 
@@ -35,11 +36,6 @@ struct FiveTuple {
   std::uint8_t protocol = 17;
   double bytes = 0;  // what it carries
 };
-
-/// Source port of a RoCEv2 flow between two queue pairs whose flow label is 0: v = lqpn*rqpn,
-/// v ^= v>>20, v ^= v>>40; label = v & 0xFFFFF; port = ((label & 0x3FFF) ^ (label >> 14)) | 0xC000
-/// (the low 14 and the high 6 bits of the label).
-std::uint16_t roce_source_port(std::uint32_t local_queue_pair, std::uint32_t remote_queue_pair);
 
 /// Flows of payload as 5-tuples; each flow's bytes are spread evenly over `queue_pairs`. `hosts`:
 /// host index of each rank. A flow inside a host has no 5-tuple on a cable: give each rank a host

@@ -241,7 +241,9 @@ void add_traffic_options(CLI::App& app, Options& options) {
   group.value("--ecmp-hash", "NAME",
               "how a switch picks a path: ideal, crc32, toeplitz, xor\n(default ideal)",
               [&options](const std::string& text) { options.ecmp_hash = find_ecmp_hash(text); });
-  group.value("--qps", "N", "queue pairs of a pair of ranks, for path figures (default 1)",
+  group.value("--qps", "N",
+              "queue pairs of a pair of ranks: those of verbs, and for the\npath figures of other "
+              "transports (default 1)",
               [&options](const std::string& text) {
                 options.queue_pairs =
                     static_cast<int>(parse_integer(text, "--qps", 1, kMostQueuePairs));

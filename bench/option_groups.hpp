@@ -48,6 +48,7 @@ void add_layout_options(CLI::App& app, Options& options);
 void add_shape_options(CLI::App& app, const Pattern& pattern, Options& options);
 void add_pattern_options(CLI::App& app, const Pattern& pattern, Options& options);
 void add_transport_options(CLI::App& app, Options& options);
+void add_verbs_options(CLI::App& app, Options& options);
 void add_measure_options(CLI::App& app, Options& options);
 void add_output_options(CLI::App& app, const Pattern& pattern, Options& options);
 void add_traffic_options(CLI::App& app, Options& options);

@@ -169,6 +169,7 @@ void add_options(CLI::App& app, const Pattern& pattern, Options& options) {
   add_shape_options(app, pattern, options);
   add_pattern_options(app, pattern, options);
   add_transport_options(app, options);
+  add_verbs_options(app, options);
   add_measure_options(app, options);
   add_output_options(app, pattern, options);
   add_traffic_options(app, options);

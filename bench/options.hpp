@@ -7,6 +7,7 @@
 #include "bench/ecmp.hpp"
 #include "bench/injection.hpp"
 #include "patterns/pattern.hpp"
+#include "transports/verbs_options.hpp"
 
 namespace weft {
 
@@ -40,7 +41,8 @@ struct Options {
   Bytes elephant = 1'000'000;  // flows from this size on are elephants
   int paths = 8;               // equal-cost paths that flows are spread over
   EcmpHash ecmp_hash = EcmpHash::ideal;
-  int queue_pairs = 1;        // per pair of ranks, for path figures
+  int queue_pairs = 1;        // per pair of ranks: verbs' own, and for path figures
+  VerbsOptions verbs;         // all but queue_pairs
   double link_rate_gbps = 0;  // of each link between hosts; 0: from the inventory
   std::string scene;
   Injection injection;  // --inject, hidden

@@ -8,7 +8,7 @@ weft_bin=$weft_build/bin
 weft_patterns=(tp-allgather row-allreduce pp-sendrecv dp-gradsync moe-alltoall)
 
 weft_packages=(g++ cmake ninja-build pkg-config mpich libmpich-dev libopenblas-dev libhwloc-dev
-  libfmt-dev nlohmann-json3-dev libcli11-dev libbenchmark-dev python3)
+  libfmt-dev nlohmann-json3-dev libcli11-dev libbenchmark-dev libibverbs-dev python3)
 weft_test_packages=(libgtest-dev python3-pytest python3-numpy slurm-wlm munge locales iproute2
   procps tzdata clang-format qemu-system-x86 busybox-static cpio kmod)
 

@@ -52,11 +52,7 @@ class World {
       : bootstrap_(bootstrap),
         arena_(MemorySpace::host, arena_bytes),
         stream_(make_stream(StreamKind::inline_)),
-        session_(open(bootstrap, arena_,
-                      {.algorithm = std::string(algorithm),
-                       .timeout = std::chrono::duration<double>(timeout),
-                       .oversubscribed = bootstrap.size() >
-                                         static_cast<int>(std::thread::hardware_concurrency())})) {}
+        session_(open(bootstrap, arena_, session_options(bootstrap, algorithm, timeout))) {}
 
   BoundView take(Index elements, DType dtype) {
     if (elements == 0) return {.data = nullptr, .dtype = dtype, .rows = 0, .cols = 0, .ld = 0};
@@ -83,6 +79,16 @@ class World {
   Session& session() { return *session_; }
 
  private:
+  static SessionOptions session_options(const Bootstrap& bootstrap, std::string_view algorithm,
+                                        double timeout) {
+    SessionOptions options;
+    options.algorithm = algorithm;
+    options.timeout = std::chrono::duration<double>(timeout);
+    options.oversubscribed =
+        bootstrap.size() > static_cast<int>(std::thread::hardware_concurrency());
+    return options;
+  }
+
   Bootstrap& bootstrap_;
   Arena arena_;
   std::unique_ptr<Stream> stream_;

@@ -30,6 +30,8 @@
 #include "patterns/program.hpp"
 #include "transports/bootstrap.hpp"
 #include "transports/flow.hpp"
+#include "transports/queue_pair_facts.hpp"
+#include "transports/verbs_options.hpp"
 
 namespace weft {
 
@@ -113,6 +115,7 @@ class Communicator {
 struct SessionOptions {
   std::string algorithm;  // of the transport's list; empty: its first
   std::chrono::duration<double> timeout{60};
+  VerbsOptions verbs{};
   bool oversubscribed = false;  // more ranks than cores: waits yield at once, then sleep
 };
 
@@ -129,6 +132,9 @@ class Session {
   /// messages; empty where it does not (mpi), and the ledger stays empty.
   virtual FlowRecorder& recorder() = 0;
   virtual std::string_view flow_source() const = 0;
+  /// This rank's queue pairs, with what was sent on them since they were made; empty where the
+  /// transport has none.
+  virtual std::vector<QueuePairFacts> queue_pairs() const { return {}; }
 };
 
 /// An entry of the explicit list in registry.cpp.

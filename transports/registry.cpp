@@ -17,19 +17,30 @@ TransportInfo mpi() {
           .open = make_mpi_session};
 }
 
-TransportInfo shm() {
-  TransportInfo info{.name = "shm",
-                     .summary = "loads and stores through shared memory, inside one host",
-                     .algorithms = {},
-                     .unavailable = shm_unavailable,
-                     .open = [](Bootstrap& bootstrap, Arena& arena, const SessionOptions& options) {
-                       return make_scheduled_session(bootstrap, arena,
-                                                     make_shm_transport(bootstrap, arena, options),
-                                                     options);
-                     }};
-  info.algorithms.push_back(kNativeAlgorithm);
+/// A wire that runs schedules, and forms of its own by default.
+TransportInfo wire(std::string_view name, std::string_view summary,
+                   std::string (*unavailable)(Bootstrap&),
+                   std::unique_ptr<Transport> (*make)(Bootstrap&, Arena&, const SessionOptions&)) {
+  TransportInfo info{
+      .name = name,
+      .summary = summary,
+      .algorithms = {kNativeAlgorithm},
+      .unavailable = unavailable,
+      .open = [make](Bootstrap& bootstrap, Arena& arena, const SessionOptions& options) {
+        return make_scheduled_session(bootstrap, arena, make(bootstrap, arena, options), options);
+      }};
   for (const Algorithm& algorithm : algorithms()) info.algorithms.push_back(algorithm.name);
   return info;
+}
+
+TransportInfo shm() {
+  return wire("shm", "loads and stores through shared memory, inside one host", shm_unavailable,
+              make_shm_transport);
+}
+
+TransportInfo verbs() {
+  return wire("verbs", "raw RDMA: WRITEs on reliable queue pairs, by libibverbs", verbs_unavailable,
+              make_verbs_transport);
 }
 
 TransportInfo bare() {
@@ -44,7 +55,7 @@ TransportInfo bare() {
 }  // namespace
 
 const std::vector<TransportInfo>& transports() {
-  static const std::vector<TransportInfo> list{mpi(), shm(), bare()};
+  static const std::vector<TransportInfo> list{mpi(), shm(), verbs(), bare()};
   return list;
 }
 

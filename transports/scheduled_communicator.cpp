@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "patterns/error.hpp"
 
@@ -166,11 +167,21 @@ Plan ScheduledCommunicator::plan_collective(const Operation& operation, const Ma
   for (std::size_t m = 0; m < matched.size(); ++m) {
     places.push_back({matched[m]->in, matched[m]->out, ranks[at(key_.ranks[m])].scratch});
   }
-  return make_plan(*schedule_of(matched), places, rank(), mine.dtype, world_.arena);
+  return make_plan(*schedule_of(matched), places, rank(), mine.dtype, world_.arena,
+                   needs_credits(matched));
+}
+
+/// Whether any message can be longer than what the wire keeps: none is longer than all there is.
+bool ScheduledCommunicator::needs_credits(const Matched& matched) const {
+  const ScheduleInput input = schedule_input(matched, {});
+  Index elements = std::accumulate(input.counts.begin(), input.counts.end(), Index{0});
+  for (const auto& row : input.matrix)
+    elements = std::max(elements, std::accumulate(row.begin(), row.end(), Index{0}));
+  return elements * size_of(matched.front()->dtype) > world_.transport.uncredited_bytes();
 }
 
 Plan ScheduledCommunicator::plan_points(const Operation& operation, const GroupMatch& match,
-                                        std::vector<std::size_t>& sent) const {
+                                        PointsSeen& seen) const {
   if (world_.native && world_.transport.offers_native(OperationKind::point_to_point)) {
     Plan plan;
     plan.native = world_.transport.native(native_input(operation, {}));
@@ -179,11 +190,25 @@ Plan ScheduledCommunicator::plan_points(const Operation& operation, const GroupM
   std::vector<PointPlace> places;
   for (const PointToPoint& member : operation.members) {
     const PointRecord record = record_of(member);
-    const Bytes remote =
-        member.send ? match.receives(member.peer, rank())[sent[at(member.peer)]++].place : 0;
-    places.push_back({member.send, member.peer, record.place, remote, record.bytes});
+    const std::size_t peer = at(member.peer);
+    const std::size_t k = (member.send ? seen.sent : seen.received)[peer]++;
+    const Bytes remote = member.send ? match.receives(member.peer, rank())[k].place : 0;
+    const GroupMatch::Leave leave = (member.send ? seen.out : seen.in)[peer][k];
+    places.push_back({member.send, member.peer, record.place, remote, record.bytes, leave});
   }
   return make_point_plan(places);
+}
+
+ScheduledCommunicator::PointsSeen ScheduledCommunicator::points_of(const GroupMatch& match) const {
+  PointsSeen seen{std::vector<std::size_t>(key_.ranks.size(), 0),
+                  std::vector<std::size_t>(key_.ranks.size(), 0),
+                  {},
+                  {}};
+  for (int peer = 0; peer < size(); ++peer) {
+    seen.out.push_back(match.leaves(rank(), peer, world_.transport.uncredited_bytes()));
+    seen.in.push_back(match.leaves(peer, rank(), world_.transport.uncredited_bytes()));
+  }
+  return seen;
 }
 
 void ScheduledCommunicator::bind(const GroupMatch& match, const std::vector<RankRecord>& ranks,
@@ -191,11 +216,11 @@ void ScheduledCommunicator::bind(const GroupMatch& match, const std::vector<Rank
   id_ = id;
   for (int peer = 0; peer < size(); ++peer) peer_control_[at(peer)] = match.control(peer);
   std::size_t collective = 0;
-  std::vector<std::size_t> sent(key_.ranks.size(), 0);
+  PointsSeen seen = points_of(match);
   while (plans_.size() < prepared()) {
     const auto op = static_cast<OperationId>(plans_.size());
     Plan plan = is_point(op)
-                    ? plan_points(operation(op), match, sent)
+                    ? plan_points(operation(op), match, seen)
                     : plan_collective(operation(op), match.collective(collective++), ranks);
     plan.what = what(operation(op));
     plans_.push_back(std::move(plan));
@@ -210,12 +235,12 @@ Channel ScheduledCommunicator::channel(int peer, std::uint16_t id) const {
 }
 
 void ScheduledCommunicator::record_message(int peer, Bytes bytes, MessageKind kind,
-                                           double posted_us) {
+                                           double posted_us, std::uint16_t piece) {
   if (!world_.recorder.enabled()) return;
   world_.recorder.append({.source = world_.rank,
                           .destination = key_.ranks[at(peer)],
                           .bytes = bytes,
-                          .channel = 0,
+                          .channel = piece,
                           .kind = kind,
                           .dim = key_.dim,
                           .network = networks_[at(peer)],
@@ -237,14 +262,12 @@ void ScheduledCommunicator::take_credit(int peer, const char* what) {
   world_.transport.wait(channel(peer, kCreditChannel), ++credits_[at(peer)], what);
 }
 
-void ScheduledCommunicator::send(int peer, Bytes from, Bytes to, Bytes n) {
-  const Channel data = channel(peer, kDataChannel);
-  if (n > 0) {
-    const double posted = post_time_us();
-    world_.transport.put(data, from, to, n);
-    record_message(peer, n, MessageKind::payload, posted);
+void ScheduledCommunicator::send(int peer, Bytes from, Bytes to, Bytes n, bool credited) {
+  const double posted = post_time_us();
+  for (const Piece& piece :
+       world_.transport.send(channel(peer, kDataChannel), from, to, n, credited)) {
+    record_message(peer, piece.bytes, MessageKind::payload, posted, piece.channel);
   }
-  world_.transport.signal(data);
 }
 
 void ScheduledCommunicator::await(int peer, std::uint64_t messages, const char* what) {
@@ -259,7 +282,8 @@ void ScheduledCommunicator::execute(const Plan& plan, const PlanStep& step) {
     case PlanStep::Kind::take_credit:
       return take_credit(step.peer, plan.what.c_str());
     case PlanStep::Kind::put:
-      return send(step.peer, step.a, step.b, step.n);
+    case PlanStep::Kind::send:
+      return send(step.peer, step.a, step.b, step.n, step.kind == PlanStep::Kind::put);
     case PlanStep::Kind::await:
       return await(step.peer, static_cast<std::uint64_t>(step.n), plan.what.c_str());
     case PlanStep::Kind::copy:
@@ -305,7 +329,7 @@ void ScheduledCommunicator::send_run_time(int peer, const Operation& operation, 
                      what, world_.rank, bytes / row, key_.ranks[at(peer)], theirs.bytes / row));
   }
   send(peer, world_.arena.offset_of(operation.in.data) + counts_.send_at[at(peer)] * element,
-       theirs.place, bytes);
+       theirs.place, bytes, true);
 }
 
 /// The direct form, whatever the session's algorithm: counts that only the two ends know leave

@@ -48,9 +48,15 @@ class ScheduledCommunicator final : public Communicator {
   std::unique_ptr<Schedule> schedule_of(const Matched& matched) const;
   Plan plan_collective(const Operation& operation, const Matched& matched,
                        const std::vector<RankRecord>& ranks) const;
+  bool needs_credits(const Matched& matched) const;
   NativeInput native_input(const Operation& operation, const Matched& matched) const;
-  Plan plan_points(const Operation& operation, const GroupMatch& match,
-                   std::vector<std::size_t>& sent) const;
+  /// Of each pair: how many messages have been planned, and what leave they have.
+  struct PointsSeen {
+    std::vector<std::size_t> sent, received;
+    std::vector<std::vector<GroupMatch::Leave>> out, in;
+  };
+  PointsSeen points_of(const GroupMatch& match) const;
+  Plan plan_points(const Operation& operation, const GroupMatch& match, PointsSeen& seen) const;
   bool is_point(OperationId id) const {
     return operation(id).kind == OperationKind::point_to_point;
   }
@@ -62,9 +68,10 @@ class ScheduledCommunicator final : public Communicator {
   void send_run_time(int peer, const Operation& operation, const char* what);
   void give_credit(int peer);
   void take_credit(int peer, const char* what);
-  void send(int peer, Bytes from, Bytes to, Bytes n);
+  void send(int peer, Bytes from, Bytes to, Bytes n, bool credited);
   void await(int peer, std::uint64_t messages, const char* what);
-  void record_message(int peer, Bytes bytes, MessageKind kind, double posted_us);
+  void record_message(int peer, Bytes bytes, MessageKind kind, double posted_us,
+                      std::uint16_t piece = 0);
   double post_time_us() const;  // 0 where nobody records
   Channel channel(int peer, std::uint16_t id) const;
   [[noreturn]] void fail_in(const Plan& plan, const Error& error) const;

@@ -13,6 +13,10 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
+// Of one pair in one operation. What two ranks send each other without credits must fit into what
+// a wire keeps (verbs: 8 slots at least), or each would wait for the other to take some out.
+constexpr std::size_t kMostUncredited = 4;
+
 std::string kind_text(const OperationRecord& r) {
   return fmt::format("{} of {}{}", to_string(r.kind), to_string(r.dtype),
                      r.row_elements > 0 ? " with run-time counts" : "");
@@ -90,21 +94,43 @@ void GroupMatch::check_collective(std::size_t k) const {
   }
 }
 
-std::vector<PointRecord> GroupMatch::points(int member, bool send, int peer) const {
-  std::vector<PointRecord> found;
-  for (const OperationRecord* operation : points_[at(member)]) {
-    for (const PointRecord& m : operation->members) {
-      if (m.send == send && m.peer == peer) found.push_back(m);
+std::vector<GroupMatch::Point> GroupMatch::points(int member, bool send, int peer) const {
+  std::vector<Point> found;
+  const auto& operations = points_[at(member)];
+  for (std::size_t k = 0; k < operations.size(); ++k) {
+    for (const PointRecord& m : operations[k]->members) {
+      if (m.send == send && m.peer == peer) found.push_back({m, k});
     }
   }
   return found;
 }
 
 std::vector<PointRecord> GroupMatch::sends(int from, int to) const {
-  return points(from, true, to);
+  std::vector<PointRecord> records;
+  for (const Point& point : points(from, true, to)) records.push_back(point.record);
+  return records;
 }
 std::vector<PointRecord> GroupMatch::receives(int to, int from) const {
-  return points(to, false, from);
+  std::vector<PointRecord> records;
+  for (const Point& point : points(to, false, from)) records.push_back(point.record);
+  return records;
+}
+
+std::vector<GroupMatch::Leave> GroupMatch::leaves(int from, int to, Bytes uncredited) const {
+  const auto sent = points(from, true, to), received = points(to, false, from);
+  std::vector<Leave> leaves(sent.size());
+  for (std::size_t first = 0; first < sent.size();) {
+    std::size_t end = first;
+    Bytes largest = 0;
+    while (end < sent.size() && sent[end].operation == sent[first].operation &&
+           received[end].operation == received[first].operation) {
+      largest = std::max(largest, sent[end++].record.bytes);
+    }
+    const bool free = largest <= uncredited && end - first <= kMostUncredited;
+    for (std::size_t k = first; k < end; ++k) leaves[k] = {!free && k == first, !free};
+    first = end;
+  }
+  return leaves;
 }
 
 void GroupMatch::check_pair(int from, int to) const {

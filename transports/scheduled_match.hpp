@@ -37,12 +37,24 @@ class GroupMatch {
   /// Messages from a to b (group indices): as their sender and as their receiver lists them.
   std::vector<PointRecord> sends(int from, int to) const;
   std::vector<PointRecord> receives(int to, int from) const;
+  /// How each of these messages gets leave to be sent. Messages that both ends post together in one
+  /// operation each are a run: one credit opens all of it; a short run of messages of at most
+  /// `uncredited` bytes needs none.
+  struct Leave {
+    bool opens = true;     // a credit is given and taken before this message
+    bool credited = true;  // the receiver is known to be ready
+  };
+  std::vector<Leave> leaves(int from, int to, Bytes uncredited) const;
   Bytes control(int member) const { return control_[static_cast<std::size_t>(member)]; }
 
  private:
   void check_collective(std::size_t k) const;
   void check_pair(int from, int to) const;
-  std::vector<PointRecord> points(int member, bool send, int peer) const;
+  struct Point {
+    PointRecord record;
+    std::size_t operation = 0;  // of the member's own point-to-point operations
+  };
+  std::vector<Point> points(int member, bool send, int peer) const;
 
   CommKey key_;
   std::vector<std::vector<const OperationRecord*>> collectives_;  // [member][k]

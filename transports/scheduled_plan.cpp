@@ -11,8 +11,9 @@ using Kind = PlanStep::Kind;
 
 class PlanBuilder {
  public:
-  PlanBuilder(const std::vector<Places>& places, int rank, DType dtype, Arena& arena)
+  PlanBuilder(const std::vector<Places>& places, int rank, DType dtype, Arena& arena, bool credits)
       : places_(places),
+        credits_(credits),
         me_(places[static_cast<std::size_t>(rank)]),
         arena_(arena),
         credited_(places.size()) {
@@ -22,7 +23,7 @@ class PlanBuilder {
   Plan build(const Schedule& schedule) {
     plan_.rounds = schedule.rounds();
     for (round_ = 0; round_ < plan_.rounds; ++round_) add(schedule.round(round_));
-    give_credits_first();
+    if (credits_) give_credits_first();
     return std::move(plan_);
   }
 
@@ -36,9 +37,9 @@ class PlanBuilder {
 
   void send(const Transfer& t) {
     const auto peer = static_cast<std::size_t>(t.peer);
-    if (!credited_[peer]) push({.kind = Kind::take_credit, .peer = t.peer});
+    if (credits_ && !credited_[peer]) push({.kind = Kind::take_credit, .peer = t.peer});
     credited_[peer] = true;
-    push({.kind = Kind::put,
+    push({.kind = credits_ ? Kind::put : Kind::send,
           .peer = t.peer,
           .a = place(t.from, me_),
           .b = place(t.to, places_[peer]),
@@ -105,6 +106,7 @@ class PlanBuilder {
   std::byte* address(const Place& p) const { return arena_.data() + place(p, me_); }
 
   const std::vector<Places>& places_;
+  bool credits_;
   Places me_;
   Arena& arena_;
   std::vector<bool> credited_;
@@ -116,20 +118,23 @@ class PlanBuilder {
 }  // namespace
 
 Plan make_plan(const Schedule& schedule, const std::vector<Places>& places, int rank, DType dtype,
-               Arena& arena) {
-  return PlanBuilder(places, rank, dtype, arena).build(schedule);
+               Arena& arena, bool credits) {
+  return PlanBuilder(places, rank, dtype, arena, credits).build(schedule);
 }
 
 Plan make_point_plan(const std::vector<PointPlace>& members) {
   Plan plan;
   for (const PointPlace& m : members) {
-    if (!m.send) plan.steps.push_back({.kind = Kind::give_credit, .peer = m.peer});
+    if (!m.send && m.leave.opens) plan.steps.push_back({.kind = Kind::give_credit, .peer = m.peer});
   }
   for (const PointPlace& m : members) {
     if (!m.send) continue;
-    plan.steps.push_back({.kind = Kind::take_credit, .peer = m.peer});
-    plan.steps.push_back(
-        {.kind = Kind::put, .peer = m.peer, .a = m.local, .b = m.remote, .n = m.bytes});
+    if (m.leave.opens) plan.steps.push_back({.kind = Kind::take_credit, .peer = m.peer});
+    plan.steps.push_back({.kind = m.leave.credited ? Kind::put : Kind::send,
+                          .peer = m.peer,
+                          .a = m.local,
+                          .b = m.remote,
+                          .n = m.bytes});
   }
   for (const PointPlace& m : members) {
     if (!m.send) plan.steps.push_back({.kind = Kind::await, .peer = m.peer, .n = 1});

@@ -20,7 +20,8 @@ struct PlanStep {
   enum class Kind : std::uint8_t {
     give_credit,  // to peer
     take_credit,  // from peer
-    put,          // a -> b of the peer, n bytes; then signal
+    put,          // a -> b of the peer, n bytes; then signal; its place is known to be free
+    send,         // likewise, but it may have to wait at the peer until it is awaited
     await,        // n messages from peer
     copy,         // to = n bytes at sources[a]
     reduce,       // to = sum of sources[a .. a+b), n elements
@@ -46,16 +47,18 @@ struct Places {
   Bytes in = 0, out = 0, scratch = 0;
 };
 
-/// `places` by group index; `rank` is this one's. Throws Error(failed) if the schedule leaves its
+/// `places` by group index; `rank` is this one's; without credits where all messages are short.
+/// Throws Error(failed) if the schedule leaves its
 /// memory.
 Plan make_plan(const Schedule& schedule, const std::vector<Places>& places, int rank, DType dtype,
-               Arena& arena);
+               Arena& arena, bool credits);
 
 /// A message of a point-to-point operation: `local` here; `remote` at the peer (sends only).
 struct PointPlace {
   bool send = true;
   int peer = 0;
   Bytes local = 0, remote = 0, bytes = 0;
+  GroupMatch::Leave leave{};
 };
 /// All credits are given before anything is sent, and everything is sent before anything is
 /// awaited.

@@ -47,10 +47,12 @@ class ScheduledSession final : public Session {
       records.push_back(unpack(bytes));
     for (const RankRecord& record : records) throw_error_record(record.error);
     together(bootstrap_, [&] { bind(records); });
+    transport_->commit(arena_.used());
   }
 
   FlowRecorder& recorder() override { return recorder_; }
   std::string_view flow_source() const override { return "recorded"; }
+  std::vector<QueuePairFacts> queue_pairs() const override { return transport_->queue_pairs(); }
 
  private:
   RankRecord record() {

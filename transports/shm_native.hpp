@@ -13,8 +13,8 @@
 
 #include "transports/shm_flags.hpp"
 #include "transports/shm_peers.hpp"
-#include "transports/shm_wait.hpp"
 #include "transports/shm_wire.hpp"
+#include "transports/wait_policy.hpp"
 
 namespace weft {
 

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "transports/communicator.hpp"
 #include "transports/native.hpp"
+#include "transports/queue_pair_facts.hpp"
 
 namespace weft {
 
@@ -23,6 +25,12 @@ inline constexpr std::uint16_t kDataChannel = 0;
 inline constexpr std::uint16_t kCreditChannel = 1;
 inline constexpr std::uint16_t kChannelsPerComm = 2;
 
+/// A part of a message as it was posted.
+struct Piece {
+  std::uint16_t channel = 0;  // verbs: index of the queue pair
+  Bytes bytes = 0;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -31,6 +39,11 @@ class Transport {
   virtual void put(Channel channel, Bytes source, Bytes destination, Bytes n) = 0;
   /// Adds one to the peer's counter of this channel (comm, id, this rank).
   virtual void signal(Channel channel) = 0;
+  /// put() and signal(), as one message where the wire can. Without a credit (at most
+  /// uncredited_bytes()) the message waits at the peer until it is waited for there. Returns what
+  /// was posted, valid until the next call; nothing for no bytes.
+  virtual std::span<const Piece> send(Channel channel, Bytes source, Bytes destination, Bytes n,
+                                      bool credited);
   /// Returns when this rank's counter of (comm, id, peer) has reached `at_least` (counts never go
   /// back). Throws Error(timed_out) naming peer, host and `what`.
   virtual void wait(Channel channel, std::uint64_t at_least, const char* what) = 0;
@@ -40,10 +53,22 @@ class Transport {
   /// have the same.
   virtual CommId max_comms() const = 0;
 
+  /// Messages up to this size may be sent without a ready credit: they reach their place only when
+  /// the receiver waits for them.
+  virtual Bytes uncredited_bytes() const { return 0; }
+  /// Collective, at the end of each commit of the session: from here on the first `used` bytes of
+  /// the arena are put from and to.
+  virtual void commit(Bytes) {}
+  /// The wire's queue pairs with what was sent on them; wires without have none.
+  virtual std::vector<QueuePairFacts> queue_pairs() const { return {}; }
+
   /// Whether this wire has a form of its own for such operations; then native() makes it.
   virtual bool offers_native(OperationKind) const { return false; }
   /// Called in commit(), on all members alike. Throws Error(usage) on what the wire refuses.
   virtual std::unique_ptr<NativeOperation> native(const NativeInput&) { return nullptr; }
+
+ private:
+  Piece whole_;  // of the last send()
 };
 
 /// A Session whose communicators run schedules on `transport`, or its native forms: those are the
@@ -69,6 +94,11 @@ std::string shm_unavailable(Bootstrap& bootstrap);
 /// verification) keep the flags.
 std::unique_ptr<Session> make_bare_session(Bootstrap& bootstrap, Arena& arena,
                                            const SessionOptions& options);
+
+/// Raw RDMA on reliable connections. Throws Error(usage) where a device or the system refuses.
+std::unique_ptr<Transport> make_verbs_transport(Bootstrap& bootstrap, Arena& arena,
+                                                const SessionOptions& options);
+std::string verbs_unavailable(Bootstrap& bootstrap);
 
 /// MPI's own collectives: the baseline.
 std::string mpi_unavailable(Bootstrap& bootstrap);

@@ -1,5 +1,4 @@
-// How a rank waits for another through shared memory: it spins, then yields, then sleeps, and gives
-// up at a deadline.
+// How a rank waits for another: it spins, then yields, then sleeps, and gives up at a deadline.
 #pragma once
 
 #include <sched.h>

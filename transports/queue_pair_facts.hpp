@@ -1,0 +1,28 @@
+// Queue pairs of a session, each direction as a flow that a switch hashes, with what was sent since
+// it was made. In every build: other wires have none.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "patterns/types.hpp"
+
+namespace weft {
+
+/// What this rank sends on one queue pair.
+struct QueuePairFacts {
+  Rank rank = 0, peer = 0;
+  int index = 0;  // of the queue pairs to this peer
+  std::string device;
+  std::string gid, peer_gid;  // IPv4 addresses where they are mapped ones
+  std::uint32_t number = 0, peer_number = 0;
+  int udp_source_port = 0;  // 0: no RoCEv2, or unknown
+  Bytes path_mtu = 0;
+  std::int64_t messages = 0;  // work requests: data, signals, credits
+  Bytes payload = 0;          // the patterns' own bytes
+  Bytes posted = 0;           // all bytes of WRITEs: payload, envelopes, credits
+  std::int64_t packets = 0;   // of these work requests, without retransmissions
+};
+
+}  // namespace weft

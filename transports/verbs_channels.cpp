@@ -1,0 +1,20 @@
+#include "transports/verbs_channels.hpp"
+
+namespace weft {
+
+bool Arrivals::take(const Immediate& part) {
+  const std::uint64_t ahead =
+      (part.message - static_cast<std::uint32_t>(count_)) & Immediate::kMessageMask;
+  if (ahead >= entries_.size()) return false;
+  Entry& entry = this->entry(count_ + ahead);
+  entry.parts = static_cast<std::uint8_t>(part.parts == 0 ? 1 : part.parts);
+  if (part.parts == 0) entry.slot = static_cast<std::int16_t>(part.slot);
+  return ++entry.seen <= entry.parts;
+}
+
+bool Arrivals::next_is_whole() const {
+  const Entry& next = entry(count_);
+  return next.parts > 0 && next.seen == next.parts;
+}
+
+}  // namespace weft

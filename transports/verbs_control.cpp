@@ -1,0 +1,35 @@
+#include "transports/verbs_control.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "patterns/error.hpp"
+
+namespace weft {
+namespace {
+
+constexpr Bytes kLine = 64, kPage = 4096;
+
+Bytes up_to(Bytes bytes, Bytes multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+
+}  // namespace
+
+VerbsControl::Pages::Pages(Bytes bytes)
+    : memory_(static_cast<std::byte*>(
+          std::aligned_alloc(kPage, static_cast<std::size_t>(up_to(bytes, kPage))))) {
+  if (!memory_) fail_usage(fmt::format("no memory for {} bytes of flow control", bytes));
+  std::memset(memory_.get(), 0, static_cast<std::size_t>(bytes));
+}
+
+VerbsControl::VerbsControl(ibv_pd* domain, int ranks, Bytes eager, int slots,
+                           const std::string& where)
+    : eager_(eager),
+      slot_bytes_(up_to(eager + static_cast<Bytes>(sizeof(Envelope)), kLine)),
+      block_(kSlotsAt + slots * slot_bytes_),
+      slots_(slots),
+      memory_(ranks * 2 * block_),
+      registered_(register_memory(domain, memory_.data(),
+                                  static_cast<std::size_t>(ranks * 2 * block_), where)) {}
+
+}  // namespace weft

@@ -1,0 +1,226 @@
+#include "transports/verbs_peers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "patterns/error.hpp"
+#include "transports/bootstrap_agree.hpp"
+
+namespace weft {
+namespace {
+
+constexpr int kInlined = 220;  // asked for; what the device gives may be more or less
+constexpr int kFewestReceives = 8;
+constexpr int kSlots = 32, kFewSlots = 8;
+constexpr int kManyRanks = 64;  // from here on memory counts more than slots
+
+/// What a rank tells all others, in front of the addresses of its queues.
+struct Introduction {
+  ibv_gid gid;
+  std::uint16_t lid;
+  std::uint16_t mtu;
+  std::int32_t queue_pairs;
+  std::int32_t roce;
+  std::uint64_t control;
+  std::uint32_t control_key;
+  char device[64];
+};
+
+Introduction introduce(const VerbsDevice& device, const VerbsControl& control, int queue_pairs) {
+  Introduction mine{};
+  mine.gid = device.gid;
+  mine.lid = device.port_attributes.lid;
+  mine.mtu = static_cast<std::uint16_t>(device.port_attributes.active_mtu);
+  mine.queue_pairs = queue_pairs;
+  mine.roce = device.roce;
+  mine.control = control.address();
+  mine.control_key = control.remote_key();
+  device.where().copy(mine.device, sizeof mine.device - 1);
+  return mine;
+}
+
+ibv_mtu agreed_mtu(const VerbsOptions& options, const VerbsDevice& device, int theirs,
+                   const std::string& their_name) {
+  const auto both = static_cast<ibv_mtu>(std::min<int>(device.port_attributes.active_mtu, theirs));
+  if (options.path_mtu == 0) return both;
+  if (options.path_mtu > bytes_of(both)) {
+    fail_usage(
+        fmt::format("--path-mtu {}: between {} and {} at most {} are possible; raise the "
+                    "MTU of the network interfaces",
+                    options.path_mtu, device.where(), their_name, bytes_of(both)));
+  }
+  return mtu_of(options.path_mtu);
+}
+
+/// Bytes that a queue pair of this device really carries inline, at most `wanted`.
+int inlined_by(const VerbsDevice& device, ibv_cq* completions, int wanted) {
+  for (int bytes = wanted; bytes > 0; bytes /= 2) {
+    ibv_qp_init_attr attributes{};
+    attributes.send_cq = attributes.recv_cq = completions;
+    attributes.cap = {1, 1, 1, 1, static_cast<std::uint32_t>(bytes)};
+    attributes.qp_type = IBV_QPT_RC;
+    const VerbsQueuePair trial(ibv_create_qp(device.domain.get(), &attributes));
+    if (trial) return bytes;
+  }
+  return 0;
+}
+
+}  // namespace
+
+VerbsPeers::VerbsPeers(Bootstrap& bootstrap, const VerbsOptions& options)
+    : options_(options),
+      rank_(bootstrap.rank()),
+      hosts_(bootstrap.hosts()),
+      peers_(static_cast<std::size_t>(bootstrap.size())),
+      remote_(peers_.size() * static_cast<std::size_t>(options.queue_pairs)) {
+  together(bootstrap, [&] {
+    device_ = open_verbs_device(options_, bootstrap.local_rank());
+    control_ =
+        std::make_unique<VerbsControl>(device_->domain.get(), size(), options_.eager,
+                                       size() < kManyRanks ? kSlots : kFewSlots, device_->where());
+    make_queues();
+  });
+  exchange(bootstrap);
+  together(bootstrap, [&] { connect(); });  // nobody sends to a queue pair that is not ready
+}
+
+QueueDepths VerbsPeers::depths_for(int ranks) const {
+  QueueDepths depths;
+  const auto needed = [&] {
+    return static_cast<std::int64_t>(ranks - 1) * options_.queue_pairs *
+           (depths.send + depths.receive);
+  };
+  while (needed() > device_->attributes.max_cqe && depths.receive > kFewestReceives) {
+    depths.send /= 2;
+    depths.receive /= 2;
+  }
+  if (needed() > device_->attributes.max_cqe) {
+    fail_usage(fmt::format(
+        "{} queue pairs to each of {} ranks are more than the completion queue "
+        "of {} holds ({}); lower --qps",
+        options_.queue_pairs, ranks - 1, device_->where(), device_->attributes.max_cqe));
+  }
+  return depths;
+}
+
+void VerbsPeers::make_queues() {
+  depths_ = depths_for(size());
+  const int queues = std::max(1, (size() - 1) * options_.queue_pairs);
+  completions_.reset(ibv_create_cq(device_->context.get(),
+                                   queues * (depths_.send + depths_.receive), nullptr, nullptr, 0));
+  if (!completions_) fail_verbs("ibv_create_cq", device_->where(), errno);
+  depths_.inlined = inlined_by(*device_, completions_.get(), kInlined);
+  queues_.resize(remote_.size());
+  for (std::uint32_t i = 0; i < queues_.size(); ++i) {
+    if (peer_of(i) == rank_) continue;
+    queues_[i] = std::make_unique<VerbsQueue>(*device_, completions_.get(), depths_, i);
+  }
+}
+
+void VerbsPeers::exchange(Bootstrap& bootstrap) {
+  const Introduction mine = introduce(*device_, *control_, options_.queue_pairs);
+  std::vector<QueueAddress> own(queues_.size());
+  for (std::size_t i = 0; i < queues_.size(); ++i) {
+    if (queues_[i]) own[i] = queues_[i]->address();
+  }
+  std::vector<std::byte> text(sizeof mine + own.size() * sizeof(QueueAddress));
+  std::memcpy(text.data(), &mine, sizeof mine);
+  std::memcpy(text.data() + sizeof mine, own.data(), own.size() * sizeof(QueueAddress));
+  const auto all = bootstrap.all_gather(std::span<const std::byte>(text));
+  together(bootstrap, [&] {
+    for (Rank rank = 0; rank < size(); ++rank) {
+      const auto& told = all[static_cast<std::size_t>(rank)];
+      Introduction theirs{};
+      std::memcpy(&theirs, told.data(), sizeof theirs);
+      if (theirs.queue_pairs != options_.queue_pairs || told.size() != text.size()) {
+        fail_usage(fmt::format("rank {} has --qps {}, rank {} has {}; give all the same", rank,
+                               theirs.queue_pairs, rank_, options_.queue_pairs));
+      }
+      if ((theirs.roce != 0) != device_->roce) {
+        fail_usage(fmt::format("{} of rank {} is {}, {} of rank {} is not; choose --device",
+                               theirs.device, rank, theirs.roce != 0 ? "RoCE" : "InfiniBand",
+                               device_->where(), rank_));
+      }
+      VerbsPeer& peer = peers_[static_cast<std::size_t>(rank)];
+      peer.path = {theirs.gid, theirs.lid,
+                   agreed_mtu(options_, *device_, theirs.mtu, theirs.device)};
+      peer.control = theirs.control;
+      peer.control_key = theirs.control_key;
+      peer.device = theirs.device;
+      const std::size_t first = index_of(rank_, 0);
+      for (int q = 0; q < options_.queue_pairs; ++q) {
+        std::memcpy(&remote_[index_of(rank, q)],
+                    told.data() + sizeof theirs +
+                        (first + static_cast<std::size_t>(q)) * sizeof(QueueAddress),
+                    sizeof(QueueAddress));
+      }
+    }
+  });
+}
+
+void VerbsPeers::connect() {
+  for (std::uint32_t i = 0; i < queues_.size(); ++i) {
+    if (!queues_[i]) continue;
+    queues_[i]->connect(*device_, options_, remote_[i], peer(peer_of(i)).path, ordinal_of(i));
+  }
+}
+
+void VerbsPeers::share(Bootstrap& bootstrap, Arena& arena, Bytes used) {
+  struct Shared {
+    std::uint64_t address;
+    std::uint32_t key;
+  };
+  together(bootstrap, [&] {
+    arena_memory_ =
+        device_->memory(arena.data(), static_cast<std::size_t>(std::max<Bytes>(used, 1)));
+  });
+  const Shared mine{reinterpret_cast<std::uint64_t>(arena.data()), arena_memory_->keys->rkey};
+  const auto all = bootstrap.all_gather(std::as_bytes(std::span(&mine, 1)));
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    Shared theirs{};
+    std::memcpy(&theirs, all[rank].data(), sizeof theirs);
+    peers_[rank].arena = theirs.address;
+    peers_[rank].arena_key = theirs.key;
+  }
+}
+
+std::string VerbsPeers::describe(std::uint32_t queue) const {
+  const Rank other = peer_of(queue);
+  const VerbsQueue& q = *queues_[queue];
+  std::string text = fmt::format(
+      "queue pair {:#x} of rank {} on {} ({}, GID {} {}) to queue pair {:#x} of rank {} on {} ({}, "
+      "{})",
+      q.address().number, rank_, host(rank_), device_->where(), device_->gid_index,
+      gid_text(device_->gid), q.peer().number, other, host(other), peer(other).device,
+      gid_text(peer(other).path.gid));
+  if (q.udp_source_port() != 0) text += fmt::format(", UDP source port {}", q.udp_source_port());
+  return text;
+}
+
+std::vector<QueuePairFacts> VerbsPeers::facts() const {
+  std::vector<QueuePairFacts> facts;
+  for (std::uint32_t i = 0; i < queues_.size(); ++i) {
+    if (!queues_[i]) continue;
+    const VerbsQueue& q = *queues_[i];
+    const VerbsPeer& other = peer(peer_of(i));
+    facts.push_back({.rank = rank_,
+                     .peer = peer_of(i),
+                     .index = ordinal_of(i),
+                     .device = device_->where(),
+                     .gid = gid_text(device_->gid),
+                     .peer_gid = gid_text(other.path.gid),
+                     .number = q.address().number,
+                     .peer_number = q.peer().number,
+                     .udp_source_port = q.udp_source_port(),
+                     .path_mtu = bytes_of(other.path.mtu),
+                     .messages = q.messages(),
+                     .payload = q.payload(),
+                     .posted = q.posted(),
+                     .packets = q.packets()});
+  }
+  return facts;
+}
+
+}  // namespace weft

@@ -1,0 +1,87 @@
+// The verbs wire: puts are RDMA WRITEs, signals are immediates. Private to verbs*.cpp.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transports/transport.hpp"
+#include "transports/verbs_channels.hpp"
+#include "transports/verbs_peers.hpp"
+#include "transports/wait_policy.hpp"
+
+namespace weft {
+
+class VerbsWire final : public Transport {
+ public:
+  VerbsWire(Bootstrap& bootstrap, Arena& arena, const SessionOptions& options);
+
+  void put(Channel channel, Bytes source, Bytes destination, Bytes n) override;
+  void signal(Channel channel) override;
+  std::span<const Piece> send(Channel channel, Bytes source, Bytes destination, Bytes n,
+                              bool credited) override;
+  void wait(Channel channel, std::uint64_t at_least, const char* what) override;
+  void flush() override;
+  void commit(Bytes used) override;
+  CommId max_comms() const override { return Immediate::kComms; }
+  Bytes uncredited_bytes() const override { return eager_; }
+  std::vector<QueuePairFacts> queue_pairs() const override { return peers_.facts(); }
+
+ private:
+  /// What is kept of each peer.
+  struct PeerState {
+    std::vector<std::uint32_t> receives_back;  // by queue: as last read
+    std::uint32_t slots_used = 0, slots_back = 0;
+    std::uint32_t slots_freed = 0, slots_told = 0;
+    std::uint32_t slots_seen = 0;  // write mode: uses of slots that were taken note of
+    bool owes = false;             // receives were posted again that the peer does not know of
+  };
+
+  std::size_t place(Channel channel, Rank peer) const {
+    const auto purpose = static_cast<std::size_t>(channel.comm) * kChannelsPerComm + channel.id;
+    return purpose * static_cast<std::size_t>(peers_.size()) + static_cast<std::size_t>(peer);
+  }
+  PeerState& state(Rank peer) { return states_[static_cast<std::size_t>(peer)]; }
+  Arrivals& arrivals(const Channel& channel);
+
+  // Sending.
+  void send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n);
+  std::span<const Piece> send_parts(Channel channel, Bytes source, Bytes destination, Bytes n);
+  Write to_arena(Rank peer, Bytes source, Bytes destination, Bytes n) const;
+  /// Waits until the queue takes one more work request, and for `immediate` until the peer has a
+  /// receive for it.
+  VerbsQueue& ready(Rank peer, int queue, bool immediate);
+  void wait_for_slot(Rank peer);
+  void push(Rank peer, int index, VerbsQueue& queue, const Write& write);
+  void post(Rank peer, int index, VerbsQueue& queue);
+  void post_all();
+
+  // Receiving.
+  void progress();
+  void take(const ibv_wc& completion);
+  void take_receive(std::uint32_t number, std::uint32_t bits);
+  void take_immediate(Rank peer, std::uint32_t bits);
+  void poll_slots(Rank peer);
+  void deliver(const Channel& channel, Arrivals& arrivals, std::uint64_t at_least);
+  void read_credits(Rank peer);
+  void give_back(Rank peer);
+
+  [[noreturn]] void fail_completion(const ibv_wc& completion) const;
+  [[noreturn]] void fail_missing(Rank peer, const std::string& missing) const;
+
+  Bootstrap& bootstrap_;
+  Arena& arena_;
+  WaitPolicy policy_;
+  VerbsOptions options_;
+  Bytes eager_;
+  VerbsPeers peers_;
+  std::vector<PeerState> states_;
+  std::vector<std::uint64_t> sent_;                   // messages, by place()
+  std::vector<std::unique_ptr<Arrivals>> arrivals_;   // made by the first message
+  std::vector<std::uint32_t> dirty_;                  // queues with work requests not yet posted
+  std::array<Piece, kMostVerbsQueuePairs> pieces_{};  // of the last send()
+  const char* doing_ = "setting up";                  // for errors
+};
+
+}  // namespace weft
