@@ -10,7 +10,8 @@ weft_patterns=(tp-allgather row-allreduce pp-sendrecv dp-gradsync moe-alltoall)
 weft_packages=(g++ cmake ninja-build pkg-config mpich libmpich-dev libopenblas-dev libhwloc-dev
   libfmt-dev nlohmann-json3-dev libcli11-dev libbenchmark-dev libibverbs-dev python3)
 weft_test_packages=(libgtest-dev python3-pytest python3-numpy slurm-wlm munge locales iproute2
-  procps tzdata clang-format qemu-system-x86 busybox-static cpio kmod)
+  procps tzdata clang-format qemu-system-x86 busybox-static cpio kmod ibverbs-providers ibverbs-utils
+  perftest)
 
 # A reader that closes our output (| head) must not stop the run, so a failed write is no error here.
 say() { { printf '%s\n' "$*"; } 2>/dev/null || true; }

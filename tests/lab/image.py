@@ -25,7 +25,7 @@ PACKAGE = "linux-image-amd64"
 MODULES = {
     "base": ("virtio_pci", "virtio_net", "9pnet_virtio", "9p"),
     "rdma": ("ib_uverbs", "rdma_ucm", "crc32_generic", "rdma_rxe"),
-    "net": ("veth", "sch_netem", "sch_tbf"),
+    "net": ("veth", "sch_netem", "sch_tbf", "sch_prio", "sch_ingress", "cls_u32", "act_gact"),
 }
 TOOLS = {"apt-get": "apt", "dpkg": "dpkg", "depmod": "kmod", "cpio": "cpio", "busybox": "busybox-static"}
 
@@ -58,7 +58,8 @@ def make_image():
     cache.mkdir(parents=True, exist_ok=True)
     with locked(cache / "lock"):
         kernel = cache / "kernel"
-        if not (kernel / "modules" / "net.order").exists():
+        sets = kernel / "modules" / "sets"
+        if not sets.exists() or sets.read_text() != repr(MODULES):
             fetch_kernel(kernel)
         return Image(kernel / "vmlinux", make_initrd(cache, kernel))
 
@@ -128,6 +129,7 @@ def copy_modules(source, target):
             (target / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source / file, target / file)
         (target / f"{name}.order").write_text("".join(f"{file}\n" for file in order))
+    (target / "sets").write_text(repr(MODULES))
 
 
 def uncompressed(image):
