@@ -162,6 +162,7 @@ IterationTraffic account_iteration(Execution& execution, Session& session, Boots
   traffic.ledger =
       gather_ledgers(traffic.recorded ? posted : FlowLedger(std::move(predicted)), bootstrap);
   if (traffic.recorded) traffic.wire_sent_max = most_sent(traffic.ledger);
+  traffic.queue_pairs = gather_queue_pairs(session.queue_pairs(), bootstrap);
   need_order_of_repeats(traffic);
   return traffic;
 }

@@ -7,6 +7,7 @@
 #include "bench/executor.hpp"
 #include "bench/services.hpp"
 #include "transports/flow.hpp"
+#include "transports/queue_pair_facts.hpp"
 
 namespace weft {
 
@@ -28,6 +29,7 @@ struct IterationTraffic {
   FlowLedger ledger;        // of all ranks
   std::string flow_source;  // "recorded": posted by us; "predicted": of a named algorithm
   bool recorded = false;
+  QueuePairs queue_pairs;    // of all ranks; empty where the transport has none
   double wire_sent_max = 0;  // payload bytes of the rank that sends most; 0 unless recorded
 
   ServiceNeeds needs() const;

@@ -142,6 +142,17 @@ Bytes LoadedCase::rotation_bytes() const {
   return static_cast<Bytes>(sets_.size()) * TensorPlacement::bytes(program_);
 }
 
+SessionOptions session_options(const Options& options, std::string_view algorithm,
+                               bool oversubscribed) {
+  SessionOptions session;
+  session.algorithm = algorithm;
+  session.timeout = std::chrono::duration<double>(options.timeout);
+  session.oversubscribed = oversubscribed;
+  session.verbs = options.verbs;
+  session.verbs.queue_pairs = options.queue_pairs;
+  return session;
+}
+
 BoundCase::BoundCase(const CaseContext& context, LoadedCase& loaded, std::string transport,
                      std::string algorithm, bool hollow)
     : context_(context),
@@ -159,12 +170,8 @@ BoundCase::BoundCase(const CaseContext& context, LoadedCase& loaded, std::string
 
 void BoundCase::open(bool hollow) {
   Bootstrap& bootstrap = context_.bootstrap;
-  SessionOptions options;
-  options.algorithm = algorithm_;
-  options.timeout = std::chrono::duration<double>(context_.options.timeout);
-  options.oversubscribed = context_.oversubscribed;
-  options.verbs = context_.options.verbs;
-  options.verbs.queue_pairs = context_.options.queue_pairs;
+  const SessionOptions options =
+      session_options(context_.options, algorithm_, context_.oversubscribed);
   together(bootstrap, [&] {
     session_ = find_transport(transport_).open(bootstrap, loaded_.arena(), options);
   });

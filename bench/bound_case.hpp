@@ -24,6 +24,10 @@ struct CaseContext {
   bool oversubscribed = false;
 };
 
+/// What the command line says of a transport's session.
+SessionOptions session_options(const Options& options, std::string_view algorithm,
+                               bool oversubscribed);
+
 /// Program, reference and buffers of one case. All members are collective.
 class LoadedCase {
  public:
@@ -84,6 +88,10 @@ class BoundCase {
   const IterationTraffic& traffic() const { return traffic_; }
   const GemmTime& gemm() const { return gemm_; }
   Session& session() { return *session_; }
+  /// Of all ranks. Collective.
+  QueuePairs queue_pairs() {
+    return gather_queue_pairs(session_->queue_pairs(), context_.bootstrap);
+  }
   Execution& execution() { return *executions_.front(); }
 
  private:

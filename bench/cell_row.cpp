@@ -36,7 +36,8 @@ void identify_shape(Row& row, const RunContext& context, const Case& c) {
 
 void identify_place(Row& row, const RunContext& context) {
   const Layout& layout = context.plan.layout;
-  row.set("world", layout.world());
+  identify_hosts(row, {context.bootstrap, context.options.ranks_per_host > 0, context.cores,
+                       context.binding, context.binding_note});
   for (const auto& [column, dim] : {std::pair{"tp", Dimension::tp},
                                     {"pp", Dimension::pp},
                                     {"dp", Dimension::dp},
@@ -46,24 +47,28 @@ void identify_place(Row& row, const RunContext& context) {
   }
   row.set("etp", layout.etp());
   row.set("order", layout.order());
-  const auto hosts = distinct_real_hosts(context.bootstrap.hosts());
-  row.set("hosts", static_cast<std::int64_t>(hosts.size()));
-  row.set("host_names", fmt::format("{}", fmt::join(hosts, " ")));
-  if (context.options.ranks_per_host > 0) row.set("virtual_hosts", context.bootstrap.host_count());
-  row.set("cores_per_rank", static_cast<double>(context.cores) /
-                                std::max<double>(1, static_cast<double>(context.bootstrap.size()) /
-                                                        static_cast<double>(hosts.size())));
   row.set("threads_per_rank", context.threads_per_rank);
-  row.set("binding", context.binding);
-  row.set("binding_note", context.binding_note);
   row.set("stream_cores", context.streams_share_cores ? "shared" : "own");
 }
+
+}  // namespace
 
 double gigabytes_per_second(double bytes, double us) {
   return bytes > 0 && us > 0 ? bytes / us * 1e-3 : std::nan("");
 }
 
-}  // namespace
+void identify_hosts(Row& row, const Place& place) {
+  row.set("world", place.bootstrap.size());
+  const auto hosts = distinct_real_hosts(place.bootstrap.hosts());
+  row.set("hosts", static_cast<std::int64_t>(hosts.size()));
+  row.set("host_names", fmt::format("{}", fmt::join(hosts, " ")));
+  if (place.virtual_hosts) row.set("virtual_hosts", place.bootstrap.host_count());
+  const double ranks_per_host =
+      static_cast<double>(place.bootstrap.size()) / static_cast<double>(hosts.size());
+  row.set("cores_per_rank", place.cores / std::max(1.0, ranks_per_host));
+  row.set("binding", place.binding);
+  row.set("binding_note", place.binding_note);
+}
 
 Row identify(const RunContext& context, const Cell& cell) {
   Row row;
@@ -82,25 +87,21 @@ Row identify(const RunContext& context, const Cell& cell) {
   return row;
 }
 
-void add_times(Row& row, const Measurement& measurement) {
-  const Summary& s = measurement.summary;
-  row.set("sync", measurement.sync);
-  row.set("clock_residual_us", measurement.clock_residual_us);
-  row.set("start_skew_us", measurement.start_skew_us);
-  row.set("noise", measurement.noise.text());
-  row.set("other_load", measurement.noise.other_load);
-  row.set("steal", measurement.noise.steal);
-  row.set("throttled_us", measurement.noise.throttled_us);
-  row.set("attempts", measurement.attempts);
+void add_noise(Row& row, const Noise& noise) {
+  row.set("noise", noise.text());
+  row.set("other_load", noise.other_load);
+  row.set("steal", noise.steal);
+  row.set("throttled_us", noise.throttled_us);
+}
+
+void add_statistics(Row& row, const Summary& s) {
   row.set("n", s.n);
-  row.set("late", measurement.late);
-  row.set("stop_reason", measurement.stop_reason);
-  row.set("t_first_us", measurement.first_us);
   if (s.n == 0) return;
   for (const auto& [column, value] : {std::pair{"t_min_us", s.min},
                                       {"t_p50_us", s.p50},
                                       {"t_p95_us", s.p95},
                                       {"t_p99_us", s.p99},
+                                      {"t_p999_us", s.p999},
                                       {"t_max_us", s.max},
                                       {"t_mean_us", s.mean},
                                       {"t_stddev_us", s.stddev},
@@ -108,6 +109,18 @@ void add_times(Row& row, const Measurement& measurement) {
                                       {"t_ci_high_us", s.ci_high}}) {
     row.set(column, value);
   }
+}
+
+void add_times(Row& row, const Measurement& measurement) {
+  row.set("sync", measurement.sync);
+  row.set("clock_residual_us", measurement.clock_residual_us);
+  row.set("start_skew_us", measurement.start_skew_us);
+  add_noise(row, measurement.noise);
+  row.set("attempts", measurement.attempts);
+  row.set("late", measurement.late);
+  row.set("stop_reason", measurement.stop_reason);
+  row.set("t_first_us", measurement.first_us);
+  add_statistics(row, measurement.summary);
 }
 
 void add_overlap(Row& row, const OverlapFigures& figures) {

@@ -11,6 +11,23 @@ namespace weft {
 /// The columns that say which cell this is and where it ran.
 Row identify(const RunContext& context, const Cell& cell);
 void add_times(Row& row, const Measurement& measurement);
+
+// Columns that every program has.
+/// World, hosts, and how ranks are bound.
+struct Place {
+  const Bootstrap& bootstrap;
+  bool virtual_hosts = false;
+  int cores = 1;  // usable on this host
+  const std::string& binding;
+  const std::string& binding_note;
+};
+void identify_hosts(Row& row, const Place& place);
+void add_noise(Row& row, const Noise& noise);
+/// How many samples, and their times; no times without samples.
+void add_statistics(Row& row, const Summary& summary);
+/// NaN where either is not positive.
+double gigabytes_per_second(double bytes, double us);
+
 /// What overlapping hid and cost. Blank where a phase that they compare with was not measured.
 struct OverlapFigures {
   double exposed_us = 0;        // overlap - the same program without payload

@@ -1,5 +1,7 @@
 #include "bench/ecmp.hpp"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -146,6 +148,24 @@ std::vector<FiveTuple> five_tuples(const std::vector<Flow>& flows, const std::ve
       tuple.destination_port = kRocePort;
       tuple.bytes = static_cast<double>(flow.bytes) / queue_pairs;
     }
+  }
+  return tuples;
+}
+
+std::vector<FiveTuple> five_tuples(const std::vector<Flow>& flows, const QueuePairs& pairs) {
+  std::vector<FiveTuple> tuples;
+  for (const Flow& flow : network_flows(flows)) {
+    const auto found = pairs.find({flow.source, flow.destination, flow.channel});
+    if (found == pairs.end() || found->second.udp_source_port == 0) return {};
+    in_addr source{}, destination{};
+    if (inet_pton(AF_INET, found->second.address.c_str(), &source) != 1) return {};
+    if (inet_pton(AF_INET, found->second.peer_address.c_str(), &destination) != 1) return {};
+    FiveTuple& tuple = tuples.emplace_back();
+    tuple.source = ntohl(source.s_addr);
+    tuple.destination = ntohl(destination.s_addr);
+    tuple.source_port = static_cast<std::uint16_t>(found->second.udp_source_port);
+    tuple.destination_port = kRocePort;
+    tuple.bytes = static_cast<double>(flow.bytes);
   }
   return tuples;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "transports/flow.hpp"
+#include "transports/queue_pair_facts.hpp"
 #include "transports/roce.hpp"
 
 namespace weft {
@@ -42,6 +43,10 @@ struct FiveTuple {
 /// of its own to see how it would spread.
 std::vector<FiveTuple> five_tuples(const std::vector<Flow>& flows, const std::vector<int>& hosts,
                                    int queue_pairs);
+
+/// Flows on queue pairs that are known: their real addresses and ports. Empty if one of them has no
+/// IPv4 address, or a port that its driver keeps to itself.
+std::vector<FiveTuple> five_tuples(const std::vector<Flow>& flows, const QueuePairs& pairs);
 
 std::uint32_t hash_of(const FiveTuple& tuple, EcmpHash hash, std::uint64_t seed);
 

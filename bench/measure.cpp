@@ -10,9 +10,6 @@
 namespace weft {
 namespace {
 
-constexpr double kBlockUs =
-    20e3;  // between two decisions: long against the exchange, short against a person's patience
-constexpr int kLargestBlock = 500;
 constexpr int kWarmUpBlocks = 8;
 constexpr double kWarmUpAgreement = 0.05;
 constexpr int kAttempts = 3;
@@ -79,24 +76,6 @@ double median_of_valid(std::vector<double> samples) {
   return quantile(samples, 0.5);
 }
 
-int next_block(double period_us) {
-  return std::clamp(static_cast<int>(kBlockUs / std::max(period_us, 0.01)), 1, kLargestBlock);
-}
-
-bool precise(const Summary& summary, const StoppingRule& rule) {
-  const double half_width = (summary.ci_high - summary.ci_low) / 2;
-  return summary.n >= rule.min_samples && half_width <= rule.precision * summary.p50;
-}
-
-std::string_view stop(const Summary& summary, const StoppingRule& rule, double spent_us) {
-  if (spent_us >= rule.min_time_us && precise(summary, rule)) return "precision";
-  if (spent_us >= rule.max_time_us && summary.n >= 1) return "max_time";
-  if (summary.n >= rule.max_samples) return "iterations";
-  // Every start late: the clock cannot be agreed on here; end with what there is, which is nothing.
-  if (spent_us >= 10 * rule.max_time_us) return "max_time";
-  return "";
-}
-
 /// One contestant on its way to a Measurement.
 class Race {
  public:
@@ -107,6 +86,8 @@ class Race {
   void warm_up();
   void start_attempt();
   void run_one_block();
+  /// What this rank's meter counted over the block, and over how many iterations.
+  void add_ports(const std::vector<PortCounts>& block);
   bool attempt_ended() const { return !now_.stop_reason.empty(); }
   /// Keeps this attempt if it was quieter than those before.
   void end_attempt(const Noise& noise);
@@ -116,6 +97,9 @@ class Race {
  private:
   Block run_block(int iterations);
   void keep_raw(const Block& block);
+  WorkPosted posted() const {
+    return contestant_.posted && context_.ports ? contestant_.posted() : WorkPosted();
+  }
   void take_samples(const Block& block);
 
   const MeasureContext& context_;
@@ -123,7 +107,8 @@ class Race {
   const Contestant& contestant_;
   bool alone_;
   Measurement now_, best_;
-  std::vector<RowWriter::Sample> raw_;  // of all attempts
+  std::vector<PortCounts> ports_now_, ports_best_;  // of this rank's host, where it reads them
+  std::vector<RowWriter::Sample> raw_;              // of all attempts
   std::vector<double> valid_, skews_;
   double period_us_ = 0;  // wall time from start to start
   double first_us_ = 0, zero_us_ = 0, spent_us_ = 0;
@@ -159,7 +144,7 @@ void Race::warm_up() {
   double last = std::nan(""), spent = wall_us(first);
   period_us_ = spent;
   for (int i = 0; i < kWarmUpBlocks && spent < rule_.max_time_us; ++i) {
-    const int size = std::max(1, next_block(period_us_) / 4);
+    const int size = std::max(1, block_size(period_us_) / 4);
     const Block block = run_block(size);
     const double median = median_of_valid(slowest(block));
     period_us_ = wall_us(block) / size;
@@ -194,19 +179,24 @@ void Race::take_samples(const Block& block) {
 }
 
 void Race::run_one_block() {
-  // No block may overshoot the time that is left by more than one iteration.
-  const double left = std::max(rule_.max_time_us - spent_us_, 0.0);
-  const int fitting = static_cast<int>(left / std::max(period_us_, 0.01)) + 1;
-  const int size = std::min(next_block(period_us_), fitting);
+  const int size = block_size(period_us_, rule_, spent_us_);
+  const WorkPosted before = posted();
   // Another contestant left its data in the caches; that is not this one's steady state.
-  if (!alone_ && size >= kShortBlock) contestant_.iteration();
+  if (!alone_ && size >= kShortBlock) {
+    if (context_.ports) context_.bootstrap.barrier();  // another rank may still be reading them
+    contestant_.iteration();
+    ++now_.port_iterations;
+  }
   take_samples(run_block(size));
-  now_.stop_reason = stop(now_.summary, rule_, spent_us_);
+  now_.port_iterations += size;
+  now_.posted += posted() - before;
+  now_.stop_reason = stop_reason(now_.summary, rule_, spent_us_);
 }
 
 void Race::start_attempt() {
   ++attempts_;
   now_ = Measurement();
+  ports_now_.clear();
   valid_.clear();
   skews_.clear();
   spent_us_ = 0;
@@ -217,13 +207,23 @@ void Race::end_attempt(const Noise& noise) {
   now_.sync = context_.start.name();
   now_.clock_residual_us = context_.start.residual_us();
   now_.start_skew_us = median_of_valid(skews_);
-  if (attempts_ == 1 || noise.badness() < best_.noise.badness()) best_ = std::move(now_);
+  if (attempts_ > 1 && noise.badness() >= best_.noise.badness()) return;
+  best_ = std::move(now_);
+  ports_best_ = std::move(ports_now_);
 }
+
+// A block ends with an exchange of times, after which no rank has anything under way: its end is
+// also where the next one begins, whichever contestant's that is.
+void Race::add_ports(const std::vector<PortCounts>& block) { add_interval(ports_now_, block); }
 
 Measurement Race::finish() {
   if (contestant_.ended) {
     contestant_.iteration();  // the last to write its buffers
     contestant_.ended();
+  }
+  if (context_.ports) {
+    best_.ports = gather_ports(context_.bootstrap, ports_best_);
+    best_.posted = gather_work(context_.bootstrap, best_.posted);
   }
   best_.first_us = first_us_;
   best_.attempts = attempts_;
@@ -233,15 +233,19 @@ Measurement Race::finish() {
 
 using Races = std::vector<std::unique_ptr<Race>>;
 
-void run_attempt(const Races& races, std::mt19937_64& shuffle) {
+void run_attempt(const Races& races, std::mt19937_64& shuffle, PortMeter* ports) {
   std::vector<Race*> running;
   for (const auto& race : races) {
     race->start_attempt();
     running.push_back(race.get());
   }
+  if (ports) ports->start();
   while (!running.empty()) {
     std::ranges::shuffle(running, shuffle);
-    for (Race* race : running) race->run_one_block();
+    for (Race* race : running) {
+      race->run_one_block();
+      if (ports) race->add_ports(ports->lap());
+    }
     std::erase_if(running, [](const Race* race) { return race->attempt_ended(); });
   }
 }
@@ -263,7 +267,7 @@ std::vector<Measurement> measure(const MeasureContext& context, const StoppingRu
                                          spent_us < kRepeatShare * budget_us);
        ++attempt) {
     context.noise.start();
-    run_attempt(races, shuffle);
+    run_attempt(races, shuffle, context.ports);
     noise = context.noise.stop();
     for (const auto& race : races) {
       race->end_attempt(noise);

@@ -8,16 +8,12 @@
 
 #include "bench/clock_sync.hpp"
 #include "bench/noise.hpp"
+#include "bench/port_meter.hpp"
 #include "bench/row_writer.hpp"
 #include "bench/statistics.hpp"
+#include "bench/stopping.hpp"
 
 namespace weft {
-
-struct StoppingRule {
-  double precision = 0.02;  // half-width of the median's 95% interval, relative to it
-  double min_time_us = 50e3, max_time_us = 1e6;  // wall time of its blocks
-  int min_samples = 5, max_samples = 20000;
-};
 
 struct Measurement {
   Summary summary;               // of max over ranks(end) - start, valid samples, us
@@ -29,6 +25,11 @@ struct Measurement {
   double start_skew_us = 0;      // median over samples of (last rank's start - first rank's)
   int attempts = 1;              // noisy ones were repeated; this is the quietest
   Noise noise;
+  /// Of the attempt that counts: what ports counted over its blocks, the same on every rank; and
+  /// the iterations of that, which are more than samples (late ones, those in front of a block).
+  std::vector<HostPorts> ports;
+  std::int64_t port_iterations = 0;
+  WorkPosted posted;  // over the same blocks, all ranks
   std::vector<RowWriter::Sample>
       raw;  // rank 0: every sample of every rank and attempt; times since the first start
 };
@@ -38,6 +39,8 @@ struct Measurement {
 struct Contestant {
   std::function<void()> iteration;
   std::function<void()> ended{};
+  /// What this rank posted since ever; local. Without it: not known.
+  std::function<WorkPosted()> posted{};
 };
 
 /// What all measurements of a run share.
@@ -45,7 +48,8 @@ struct MeasureContext {
   Bootstrap& bootstrap;
   CommonStart& start;
   NoiseMeter& noise;
-  std::uint64_t seed = 0;  // of the order of blocks; the same on all ranks
+  std::uint64_t seed = 0;      // of the order of blocks; the same on all ranks
+  PortMeter* ports = nullptr;  // read between blocks; null: not at all
 };
 
 /// Collective. Each contestant: the first iteration on its own, warm-up until two successive blocks

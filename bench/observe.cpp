@@ -44,8 +44,8 @@ void write_files(const Observed& o, const std::vector<Row>& parts) {
   if (!o.context.writer) return;
   const IterationTraffic& traffic = o.bound.traffic();
   for (const Row& part : parts) o.context.writer->write_traffic(part);
-  o.context.writer->write_flows(o.cell.id, traffic.ledger.flows(), o.context.bootstrap.hosts(),
-                                traffic.flow_source);
+  o.context.writer->write_flows(o.cell.id, {traffic.ledger.flows(), o.context.bootstrap.hosts(),
+                                            traffic.flow_source, traffic.queue_pairs});
 }
 
 }  // namespace

@@ -127,6 +127,57 @@ void OptionGroup::text(const std::string& name, const std::string& placeholder,
   value(name, placeholder, help, [&target](const std::string& text) { target = text; });
 }
 
+void add_virtual_hosts(OptionGroup& group, Options& options) {
+  group.count("--ranks-per-host", "virtual hosts of N ranks, to try two-level schedules on one",
+              options.ranks_per_host);
+}
+
+void add_transport_choice(OptionGroup& group, Options& options) {
+  group.list("--transport", "LIST",
+             "what moves the bytes (default mpi,shm: those that work\nhere); --list-transports",
+             [&options](const auto& texts) {
+               options.transports = parse_names(texts, "--transport");
+               options.transports_given = true;
+             });
+}
+
+void add_timeout(OptionGroup& group, Options& options) {
+  group.number("--timeout", "S", "seconds without progress until the run gives up (default 60)",
+               options.timeout, 1e-3, kLongest);
+}
+
+void add_queue_pairs(OptionGroup& group, const std::string& help, Options& options) {
+  group.value("--qps", "N", help, [&options](const std::string& text) {
+    options.queue_pairs = static_cast<int>(parse_integer(text, "--qps", 1, kMostQueuePairs));
+  });
+}
+
+void add_sampling_options(OptionGroup& group, Options& options) {
+  group.value("--precision", "P", "stop when the median is known to P, 2% or 0.02 (default 2%)",
+              [&options](const std::string& text) {
+                options.precision = parse_share(text, "--precision");
+              });
+  group.number("--min-time", "S", "seconds of samples of a cell, at least (default 0.05)",
+               options.min_time, 0, kLongest);
+  group.number("--max-time", "S", "seconds of samples of a cell, at most (default 1)",
+               options.max_time, 1e-6, kLongest);
+  group.flag("--hot",
+             "the same buffers in every iteration, in the caches (default:\nbuffers rotate)",
+             options.hot);
+}
+
+void add_row_files(OptionGroup& group, std::string_view program, Options& options) {
+  group.text(
+      "--csv", "FILE",
+      fmt::format("a row a cell, appended (default results/weft-{}.csv);\nnone: no file", program),
+      options.csv);
+  group.text("--json", "FILE", "the rows of this launch and its provenance", options.json);
+}
+
+void add_samples_file(OptionGroup& group, Options& options) {
+  group.text("--samples", "FILE", "times of each iteration and rank, as CSV", options.samples);
+}
+
 void add_layout_options(CLI::App& app, Options& options) {
   OptionGroup group(app, "Layout (tp x cp x dp x pp = ranks)");
   LayoutSpec& layout = options.layout;
@@ -138,8 +189,7 @@ void add_layout_options(CLI::App& app, Options& options) {
   group.count("--etp", "tensor parallelism of experts (default: tp)", layout.etp);
   group.text("--order", "A-B-C-D-E", "which neighbours come first (default tp-cp-ep-dp-pp)",
              layout.order);
-  group.count("--ranks-per-host", "virtual hosts of N ranks, to try two-level schedules on one",
-              options.ranks_per_host);
+  add_virtual_hosts(group, options);
 }
 
 void add_shape_options(CLI::App& app, const Pattern& pattern, Options& options) {
@@ -173,34 +223,18 @@ void add_shape_options(CLI::App& app, const Pattern& pattern, Options& options) 
 
 void add_transport_options(CLI::App& app, Options& options) {
   OptionGroup group(app, "Transport");
-  group.list("--transport", "LIST",
-             "what moves the bytes (default mpi,shm: those that work\nhere); --list-transports",
-             [&options](const auto& texts) {
-               options.transports = parse_names(texts, "--transport");
-               options.transports_given = true;
-             });
+  add_transport_choice(group, options);
   group.list(
       "--algorithm", "LIST", "collective algorithms (default: each transport's own)",
       [&options](const auto& texts) { options.algorithms = parse_names(texts, "--algorithm"); });
-  group.number("--timeout", "S", "seconds without progress until the run gives up (default 60)",
-               options.timeout, 1e-3, kLongest);
+  add_timeout(group, options);
 }
 
 void add_measure_options(CLI::App& app, Options& options) {
   OptionGroup group(app, "Measurement");
   group.list("--phase", "LIST", "compute, comm, serial, overlap (default: all; of a sweep comm)",
              [&options](const auto& texts) { parse_phases(texts, options); });
-  group.value("--precision", "P", "stop when the median is known to P, 2% or 0.02 (default 2%)",
-              [&options](const std::string& text) {
-                options.precision = parse_share(text, "--precision");
-              });
-  group.number("--min-time", "S", "seconds of samples of a cell, at least (default 0.05)",
-               options.min_time, 0, kLongest);
-  group.number("--max-time", "S", "seconds of samples of a cell, at most (default 1)",
-               options.max_time, 1e-6, kLongest);
-  group.flag("--hot",
-             "the same buffers in every iteration, in the caches (default:\nbuffers rotate)",
-             options.hot);
+  add_sampling_options(group, options);
   group.flag("--no-verify", "do not check results before timing", options.verify, false);
   group.count("--threads", "threads of a rank's gemm (default: cores / ranks of the host)",
               options.threads);
@@ -214,13 +248,11 @@ void add_measure_options(CLI::App& app, Options& options) {
 
 void add_output_options(CLI::App& app, const Pattern& pattern, Options& options) {
   OptionGroup group(app, "Files (results/SCHEMA.md explains each column)");
-  group.text("--csv", "FILE",
-             fmt::format("a row a cell, appended (default results/weft-{}.csv);\nnone: no file",
-                         pattern.name),
-             options.csv);
-  group.text("--json", "FILE", "the rows of this launch and its provenance", options.json);
+  add_row_files(group, pattern.name, options);
   group.text("--flows", "FILE", "who sent how much to whom, as CSV", options.flows);
-  group.text("--samples", "FILE", "times of each iteration and rank, as CSV", options.samples);
+  group.text("--queue-pairs", "FILE", "what went over each queue pair of verbs, as CSV",
+             options.queue_pairs_file);
+  add_samples_file(group, options);
   group.text("--traffic", "FILE", "traffic figures of each dimension and network, as CSV",
              options.traffic);
   group.text("--trace", "FILE", "a few iterations for ui.perfetto.dev, as JSON", options.trace);
@@ -241,13 +273,10 @@ void add_traffic_options(CLI::App& app, Options& options) {
   group.value("--ecmp-hash", "NAME",
               "how a switch picks a path: ideal, crc32, toeplitz, xor\n(default ideal)",
               [&options](const std::string& text) { options.ecmp_hash = find_ecmp_hash(text); });
-  group.value("--qps", "N",
-              "queue pairs of a pair of ranks: those of verbs, and for the\npath figures of other "
-              "transports (default 1)",
-              [&options](const std::string& text) {
-                options.queue_pairs =
-                    static_cast<int>(parse_integer(text, "--qps", 1, kMostQueuePairs));
-              });
+  add_queue_pairs(group,
+                  "queue pairs of a pair of ranks: those of verbs, and for the\npath figures of "
+                  "other transports (default 1)",
+                  options);
   group.value("--link-rate", "GBIT",
               "rate of each link between hosts, Gbit/s (default: what\nthe system says of the "
               "fastest interface)",

@@ -44,6 +44,18 @@ class OptionGroup {
   std::string title_;
 };
 
+// Options that programs share which otherwise have groups of their own.
+void add_virtual_hosts(OptionGroup& group, Options& options);
+void add_transport_choice(OptionGroup& group, Options& options);
+void add_timeout(OptionGroup& group, Options& options);
+void add_queue_pairs(OptionGroup& group, const std::string& help, Options& options);
+void add_sampling_options(OptionGroup& group, Options& options);
+void add_row_files(OptionGroup& group, std::string_view program, Options& options);
+void add_samples_file(OptionGroup& group, Options& options);
+void add_transport_list(OptionGroup& group, Options& options);
+/// --config, --help and --version.
+void add_general_options(CLI::App& app, const std::string& title);
+
 void add_layout_options(CLI::App& app, Options& options);
 void add_shape_options(CLI::App& app, const Pattern& pattern, Options& options);
 void add_pattern_options(CLI::App& app, const Pattern& pattern, Options& options);

@@ -167,19 +167,27 @@ std::string programs_with(std::string_view name) {
   return programs;
 }
 
-void add_information_options(CLI::App& app, Options& options) {
-  const std::string title = "Information and configuration";
-  OptionGroup group(app, title);
+void add_transport_list(OptionGroup& group, Options& options) {
   group.flag("--list-transports", "transports, their algorithms, and why one cannot be used here",
              options.list_transports);
-  group.flag("--list-models", "model shapes and their parameters", options.list_models);
-  add_show_plan(app, title, options);
+}
+
+void add_general_options(CLI::App& app, const std::string& title) {
   app.set_config("--config", "", "options as 'name = value' lines (TOML); the command line wins")
       ->type_name("FILE")
       ->group(title);
   app.allow_config_extras(CLI::config_extras_mode::error);
   app.set_help_flag("-h,--help", "this text")->group(title);
   app.set_version_flag("--version", fmt::format("weft {}", WEFT_VERSION), "version")->group(title);
+}
+
+void add_information_options(CLI::App& app, Options& options) {
+  const std::string title = "Information and configuration";
+  OptionGroup group(app, title);
+  add_transport_list(group, options);
+  group.flag("--list-models", "model shapes and their parameters", options.list_models);
+  add_show_plan(app, title, options);
+  add_general_options(app, title);
 }
 
 std::string help_footer(const Pattern& pattern) {

@@ -34,16 +34,16 @@ bool has(const std::vector<std::string>& arguments, std::string_view a, std::str
                      [&](const std::string& text) { return text == a || text == b; });
 }
 
-[[noreturn]] void fail_unknown(const CLI::App& app, const Pattern& pattern,
+[[noreturn]] void fail_unknown(const CLI::App& app, std::string_view program,
                                const std::string& argument) {
   const std::string name = argument.substr(0, argument.find('='));
   if (!name.starts_with('-')) {
     fail_usage(fmt::format("'{}' stands where an option is expected; see weft-{} --help", argument,
-                           pattern.name));
+                           program));
   }
   if (const std::string others = programs_with(name); !others.empty()) {
-    fail_usage(fmt::format("{} is an option of {}, not of weft-{}; see --help", name, others,
-                           pattern.name));
+    fail_usage(
+        fmt::format("{} is an option of {}, not of weft-{}; see --help", name, others, program));
   }
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
@@ -51,8 +51,7 @@ bool has(const std::vector<std::string>& arguments, std::string_view a, std::str
   }
   const std::string near = nearest(name, known);
   fail_usage(fmt::format("unknown option {}{}; see weft-{} --help", name,
-                         near.empty() ? "" : fmt::format(", did you mean {}?", near),
-                         pattern.name));
+                         near.empty() ? "" : fmt::format(", did you mean {}?", near), program));
 }
 
 /// A flag whose value CLI11 could not take for true or false.
@@ -70,7 +69,7 @@ bool has(const std::vector<std::string>& arguments, std::string_view a, std::str
 
 /// What CLI11 itself finds, in our words.
 [[noreturn]] void fail_parse(const CLI::ParseError& error, const std::string& config,
-                             const Pattern& pattern) {
+                             std::string_view program) {
   std::string what = error.what();
   constexpr std::string_view kUnknownKey = "INI was not able to parse ";
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && what.ends_with("missing")) {
@@ -83,7 +82,7 @@ bool has(const std::vector<std::string>& arguments, std::string_view a, std::str
   }
   const bool in_file = dynamic_cast<const CLI::ConfigError*>(&error) != nullptr;
   fail_usage(fmt::format("{}{}; see weft-{} --help",
-                         in_file ? fmt::format("--config {}: ", config) : "", what, pattern.name));
+                         in_file ? fmt::format("--config {}: ", config) : "", what, program));
 }
 
 std::string config_of(const CLI::App& app) {
@@ -91,21 +90,21 @@ std::string config_of(const CLI::App& app) {
   return option == nullptr || option->count() == 0 ? "" : option->results().back();
 }
 
-void run_parser(CLI::App& app, std::vector<std::string> arguments, const Pattern& pattern) {
+void run_parser(CLI::App& app, std::vector<std::string> arguments, std::string_view program) {
   try {
     app.allow_extras();
     app.parse(std::move(arguments));
   } catch (const CLI::Success&) {
     throw;
   } catch (const CLI::ParseError& error) {
-    fail_parse(error, config_of(app), pattern);
+    fail_parse(error, config_of(app), program);
   } catch (const std::invalid_argument&) {
     fail_flag(app);
   } catch (const std::out_of_range&) {
     fail_flag(app);
   }
   if (const auto extras = app.remaining(); !extras.empty())
-    fail_unknown(app, pattern, extras.front());
+    fail_unknown(app, program, extras.front());
 }
 
 bool given(const CLI::App& app, const std::string& option) {
@@ -148,11 +147,13 @@ void check_times(const CLI::App& app, Options& options) {
   }
 }
 
+std::vector<std::string> default_transports() { return {"mpi", "shm"}; }
+
 void fill_defaults(const CLI::App& app, Options& options) {
   for (const char* option : {"--tp", "--cp", "--ep", "--dp", "--pp"}) {
     options.layout_given = options.layout_given || given(app, option);
   }
-  if (!options.transports_given) options.transports = {"mpi", "shm"};
+  if (!options.transports_given) options.transports = default_transports();
   if (options.phases.empty()) {
     options.phases = options.sizes.empty()
                          ? std::vector{Phase::compute, Phase::comm, Phase::serial, Phase::overlap}
@@ -160,11 +161,7 @@ void fill_defaults(const CLI::App& app, Options& options) {
   }
 }
 
-void add_options(CLI::App& app, const Pattern& pattern, Options& options) {
-  app.name(fmt::format("weft-{}", pattern.name));
-  app.description(std::string(pattern.summary));
-  app.get_formatter()->column_width(kHelpColumn);
-  app.get_formatter()->label("OPTIONS", "options");
+void add_pattern_program(CLI::App& app, const Pattern& pattern, Options& options) {
   add_layout_options(app, options);
   add_shape_options(app, pattern, options);
   add_pattern_options(app, pattern, options);
@@ -174,7 +171,15 @@ void add_options(CLI::App& app, const Pattern& pattern, Options& options) {
   add_output_options(app, pattern, options);
   add_traffic_options(app, options);
   add_information_options(app, options);
-  app.footer(help_footer(pattern));
+}
+
+void set_up(CLI::App& app, const CommandLine& command_line) {
+  app.name(fmt::format("weft-{}", command_line.program));
+  app.description(std::string(command_line.summary));
+  app.get_formatter()->column_width(kHelpColumn);
+  app.get_formatter()->label("OPTIONS", "options");
+  command_line.add_options(app);
+  app.footer(command_line.footer);
 }
 
 void print(bool output, const std::string& text) {
@@ -197,19 +202,46 @@ std::string_view to_string(Phase phase) {
   return "?";
 }
 
-bool parse_options(int argc, char** argv, const Pattern& pattern, Options& options, bool output) {
-  CLI::App app;
-  add_options(app, pattern, options);
-  options.command_line.assign(argv, argv + argc);
-  std::vector<std::string> arguments = take_benchmark_arguments(argc, argv, options);
+namespace {
+
+/// False where help or version was asked for.
+bool parse_with(CLI::App& app, const CommandLine& command_line, std::vector<std::string> arguments,
+                bool output) {
+  set_up(app, command_line);
   if (has(arguments, "--help", "-h")) {  // also where another option is wrong
     print(output, app.help());
     return false;
   }
   try {
-    run_parser(app, std::move(arguments), pattern);
+    run_parser(app, std::move(arguments), command_line.program);
   } catch (const CLI::CallForVersion& version) {
     print(output, version.what());
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool parse_command_line(int argc, char** argv, const CommandLine& command_line, Options& options,
+                        bool output) {
+  CLI::App app;
+  options.command_line.assign(argv, argv + argc);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  std::reverse(arguments.begin(), arguments.end());
+  if (!parse_with(app, command_line, std::move(arguments), output)) return false;
+  check_times(app, options);
+  if (!options.transports_given) options.transports = default_transports();
+  return true;
+}
+
+bool parse_options(int argc, char** argv, const Pattern& pattern, Options& options, bool output) {
+  CLI::App app;
+  const CommandLine command_line{
+      pattern.name, pattern.summary,
+      [&](CLI::App& added) { add_pattern_program(added, pattern, options); }, help_footer(pattern)};
+  options.command_line.assign(argv, argv + argc);
+  if (!parse_with(app, command_line, take_benchmark_arguments(argc, argv, options), output)) {
     return false;
   }
   check_times(app, options);

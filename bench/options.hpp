@@ -1,6 +1,7 @@
 // The command line of every pattern program.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,10 @@
 #include "bench/injection.hpp"
 #include "patterns/pattern.hpp"
 #include "transports/verbs_options.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace weft {
 
@@ -30,8 +35,8 @@ struct Options {
   double precision = 0.02;                 // relative half-width of the median's 95% interval
   double min_time = 0.05, max_time = 1.0;  // seconds of samples per cell
   bool verify = true;
-  bool hot = false;                       // the same buffers in every iteration
-  std::string csv, json, flows, samples;  // csv "none": no file
+  bool hot = false;                                         // the same buffers in every iteration
+  std::string csv, json, flows, queue_pairs_file, samples;  // csv "none": no file
   std::string traffic, trace;
   double timeout = 60;  // seconds without progress
   std::uint64_t seed = 1;
@@ -54,6 +59,18 @@ struct Options {
 /// Parses (CLI11; --config F.toml too). Throws Error(usage); prints help and returns false for
 /// --help and --version. `output` is false on ranks other than 0: nothing is printed there.
 bool parse_options(int argc, char** argv, const Pattern& pattern, Options& options, bool output);
+
+/// A program's own command line, for programs that play no pattern.
+struct CommandLine {
+  std::string_view program;  // without "weft-"
+  std::string_view summary;
+  std::function<void(CLI::App&)> add_options;
+  std::string footer;
+};
+/// As parse_options(), over the options that `command_line` adds; these fill `options` by
+/// themselves.
+bool parse_command_line(int argc, char** argv, const CommandLine& command_line, Options& options,
+                        bool output);
 
 /// A size with an optional suffix: K, M, G, T and KiB... are powers of 1024; KB, MB, GB, TB powers
 /// of 1000; a bare number is bytes; 1e6 is allowed where it is whole. Throws Error(usage) quoting

@@ -16,6 +16,8 @@ constexpr std::string_view kColumns[] = {
     "schema", "launch_id", "cell_id", "pattern", "dimension", "direction", "phase", "transport",
     "algorithm", "model", "dtype", "space", "size", "seq", "micro_batch", "micro_batches", "layers",
     "options", "cache", "repetition",
+    // which pair
+    "peer_from", "peer_to", "round", "test", "window",
     // where
     "world", "tp", "pp", "dp", "ep", "cp", "etp", "order", "hosts", "virtual_hosts", "host_names",
     "cores_per_rank", "threads_per_rank", "binding", "binding_note", "stream_cores", "sync",
@@ -26,7 +28,7 @@ constexpr std::string_view kColumns[] = {
     "rotation_bytes",
     // time
     "n", "late", "stop_reason", "t_first_us", "t_min_us", "t_p50_us", "t_p95_us", "t_p99_us",
-    "t_max_us", "t_mean_us", "t_stddev_us", "t_ci_low_us", "t_ci_high_us", "t_gemm_us",
+    "t_p999_us", "t_max_us", "t_mean_us", "t_stddev_us", "t_ci_low_us", "t_ci_high_us", "t_gemm_us",
     "gemm_share",
     // rates
     "algbw_GBps", "busbw_GBps", "wire_GBps", "copy_limit_GBps", "link_util", "link_util_scale_up",
@@ -46,6 +48,11 @@ constexpr std::string_view kColumns[] = {
     "peak_to_mean_10ms", "burst_source",
     // services
     "needs_reliable", "needs_ordered", "needs_lossless",
+    // what ports counted: of a whole cell only
+    "retransmits", "out_of_sequence", "rnr_naks", "duplicates", "ecn_marked", "cnp", "discards",
+    "pauses", "port_tx_bytes", "port_rx_bytes", "port_tx_packets", "port_rx_packets",
+    "port_iterations", "port_tx_expected_bytes", "port_tx_expected_packets", "port_difference",
+    "port_source", "counter_note",
     // overlap
     "exposed_us", "hidden_share", "bubble_us", "compute_slowdown",
     // verdict
@@ -84,7 +91,7 @@ const std::vector<std::string_view>& traffic_file_columns() {
                                          "transport", "algorithm",       "world",     "bytes_wire",
                                          "link_util", "link_rate_source"};
     const auto first = std::ranges::find(kColumns, std::string_view("operations"));
-    const auto last = std::ranges::find(kColumns, std::string_view("exposed_us"));
+    const auto last = std::ranges::find(kColumns, std::string_view("retransmits"));
     result.insert(result.end(), first, last);
     return result;
   }();

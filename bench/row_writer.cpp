@@ -16,8 +16,12 @@ namespace {
 constexpr Bytes kLongestHeader = 1 << 16;
 constexpr std::string_view kFlowHeader =
     "launch_id,cell_id,source,destination,source_host,destination_host,channel,kind,dimension,"
-    "network,messages,bytes,"
-    "flow_source\n";
+    "network,messages,bytes,flow_source,source_address,destination_address,udp_source_port,"
+    "source_queue_pair,destination_queue_pair,device\n";
+constexpr std::string_view kQueuePairHeader =
+    "launch_id,cell_id,source,destination,source_host,destination_host,channel,device,"
+    "source_address,destination_address,udp_source_port,source_queue_pair,destination_queue_pair,"
+    "path_mtu,messages,payload_bytes,posted_bytes,packets,frame_bytes\n";
 constexpr std::string_view kSampleHeader =
     "launch_id,cell_id,iteration,rank,start_us,end_us,valid,attempt\n";
 constexpr std::string_view kJsonTail = "\n]}\n";
@@ -79,13 +83,13 @@ void write_provenance(const OutputFile& beside, const std::string& provenance,
 
 void check_distinct(const OutputPaths& paths) {
   std::set<std::string> seen;
-  for (const std::string& path :
-       {paths.csv, paths.json, paths.flows, paths.samples, paths.traffic, paths.trace}) {
+  for (const std::string& path : {paths.csv, paths.json, paths.flows, paths.queue_pairs,
+                                  paths.samples, paths.traffic, paths.trace}) {
     if (!path.empty() && !path.starts_with("/dev/") && !seen.insert(path).second) {
-      fail_usage(
-          fmt::format("{} is named for two outputs; give --csv, --json, --flows, --samples, "
-                      "--traffic and --trace a file each",
-                      path));
+      fail_usage(fmt::format(
+          "{} is named for two outputs; give --csv, --json, --flows, --queue-pairs, --samples, "
+          "--traffic and --trace a file each",
+          path));
     }
   }
 }
@@ -137,11 +141,18 @@ std::string flow_line(const Flow& flow, const std::vector<std::string>& hosts) {
                      to_string(flow.dim), to_string(flow.network), flow.messages, flow.bytes);
 }
 
+std::string port_text(int port) { return port == 0 ? "" : fmt::format("{}", port); }
+
+std::string tuple_text(const QueuePairFacts& pair) {
+  return fmt::format("{},{},{},{},{},{}", pair.address, pair.peer_address,
+                     port_text(pair.udp_source_port), pair.number, pair.peer_number, pair.device);
+}
+
 }  // namespace
 
 struct RowWriter::Impl {
   std::string launch_id;
-  std::optional<OutputFile> csv, flows, samples, traffic;
+  std::optional<OutputFile> csv, flows, queue_pairs, samples, traffic;
   std::optional<JsonDocument> json;
   std::optional<TraceWriter> trace;
   int rows = 0;
@@ -167,6 +178,7 @@ RowWriter::RowWriter(const OutputPaths& paths, const std::string& launch_id,
     write_provenance(*file, provenance_json, OutputFile::Mode::replace);
   };
   open_table(paths.flows, kFlowHeader, impl_->flows);
+  open_table(paths.queue_pairs, kQueuePairHeader, impl_->queue_pairs);
   open_table(paths.samples, kSampleHeader, impl_->samples);
   open_table(paths.traffic, csv_header(traffic_file_columns()), impl_->traffic);
   if (!paths.trace.empty()) impl_->trace.emplace(paths.trace, launch_id, provenance_json);
@@ -191,15 +203,33 @@ void RowWriter::write(const Row& row) {
   if (impl_->told) impl_->told(impl_->rows);
 }
 
-void RowWriter::write_flows(const std::string& cell_id, const std::vector<Flow>& flows,
-                            const std::vector<std::string>& hosts, std::string_view flow_source) {
+void RowWriter::write_flows(const std::string& cell_id, const FlowTable& table) {
   if (!impl_->flows) return;
   std::string text;
-  for (const Flow& flow : flows) {
-    text += fmt::format("{},{},{},{}\n", impl_->launch_id, csv_cell(cell_id),
-                        flow_line(flow, hosts), flow_source);
+  for (const Flow& flow : table.flows) {
+    const auto pair = table.queue_pairs.find({flow.source, flow.destination, flow.channel});
+    text += fmt::format("{},{},{},{},{}\n", impl_->launch_id, csv_cell(cell_id),
+                        flow_line(flow, table.hosts), table.source,
+                        pair == table.queue_pairs.end() ? ",,,,," : tuple_text(pair->second));
   }
   impl_->flows->append(text);
+}
+
+void RowWriter::write_queue_pairs(const std::string& cell_id, const QueuePairs& pairs,
+                                  const std::vector<std::string>& hosts) {
+  if (!impl_->queue_pairs) return;
+  std::string text;
+  for (const auto& [key, pair] : pairs) {
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
+                        impl_->launch_id, csv_cell(cell_id), pair.rank, pair.peer,
+                        csv_cell(hosts.at(static_cast<std::size_t>(pair.rank))),
+                        csv_cell(hosts.at(static_cast<std::size_t>(pair.peer))), pair.index,
+                        pair.device, pair.address, pair.peer_address,
+                        port_text(pair.udp_source_port), pair.number, pair.peer_number,
+                        pair.path_mtu, pair.messages, pair.payload, pair.posted, pair.packets,
+                        pair.frame_bytes > 0 ? fmt::format("{}", pair.frame_bytes) : "");
+  }
+  impl_->queue_pairs->append(text);
 }
 
 void RowWriter::write_samples(const std::string& cell_id, const std::vector<Sample>& samples) {

@@ -11,13 +11,15 @@
 
 #include "bench/row.hpp"
 #include "transports/flow.hpp"
+#include "transports/queue_pair_facts.hpp"
 
 namespace weft {
 
 struct TracedCell;  // bench/trace_writer.hpp
 
 struct OutputPaths {
-  std::string csv{}, json{}, flows{}, samples{}, traffic{}, trace{};  // empty: not written
+  std::string csv{}, json{}, flows{}, queue_pairs{}, samples{}, traffic{},
+      trace{};  // empty: not written
 };
 
 /// Opens all files before anything is measured. Throws Error(usage): cannot write (path, reason,
@@ -36,10 +38,18 @@ class RowWriter {
   /// Appends the row to the CSV and to the JSON (which is a complete document after each row).
   /// Throws Error(failed) when the disk is full, naming file and reason.
   void write(const Row& row);
-  /// One line a flow: launch_id, cell_id, source, destination, hosts, channel, kind, dimension,
-  /// network, messages, bytes, flow_source.
-  void write_flows(const std::string& cell_id, const std::vector<Flow>& flows,
-                   const std::vector<std::string>& hosts, std::string_view flow_source);
+  struct FlowTable {
+    const std::vector<Flow>& flows;
+    const std::vector<std::string>& hosts;
+    std::string_view source;
+    const QueuePairs& queue_pairs;  // the 5-tuples of flows on them
+  };
+  /// One line a flow: columns as results/SCHEMA.md lists them; addresses, port and queue pair
+  /// numbers are blank where the transport has none.
+  void write_flows(const std::string& cell_id, const FlowTable& table);
+  /// One line a queue pair and direction: what was sent on it since it was made.
+  void write_queue_pairs(const std::string& cell_id, const QueuePairs& pairs,
+                         const std::vector<std::string>& hosts);
   /// One line a sample and rank: launch_id, cell_id, iteration, rank, start_us, end_us, valid,
   /// attempt.
   struct Sample {

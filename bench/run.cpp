@@ -4,62 +4,17 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <optional>
 
-#include "bench/affinity.hpp"
 #include "bench/google_benchmark.hpp"
-#include "bench/last_word.hpp"
 #include "bench/launch.hpp"
 #include "bench/options.hpp"
 #include "bench/plan.hpp"
-#include "bench/provenance.hpp"
+#include "bench/run_frame.hpp"
 #include "bench/runner.hpp"
 #include "transports/bootstrap_agree.hpp"
 
 namespace weft {
 namespace {
-
-constexpr std::string_view kNoFile = "none";
-
-std::string csv_path(const Options& options, const Pattern& pattern) {
-  if (options.csv == kNoFile) return "";
-  if (!options.csv.empty()) return options.csv;
-  return fmt::format("results/weft-{}.csv",
-                     pattern.name);  // measured rows are never only on a screen
-}
-
-// A default folder is made; a folder that the user names must exist, so that a slip of the pen is
-// seen.
-OutputPaths output_paths(const Options& options, const Pattern& pattern) {
-  OutputPaths paths{csv_path(options, pattern),
-                    options.json,
-                    options.flows,
-                    options.samples,
-                    options.traffic,
-                    options.trace};
-  if (options.csv.empty()) {
-    std::error_code ignored;  // the writer reports what it cannot open
-    std::filesystem::create_directories("results", ignored);
-  }
-  return paths;
-}
-
-std::string status_path(const Options& options, const Pattern& pattern) {
-  const std::string csv = csv_path(options, pattern);
-  const std::string& beside = csv.empty() ? options.json : csv;
-  return beside.empty() ? "" : beside + ".status.json";
-}
-
-std::vector<std::string> named_files(const OutputPaths& paths) {
-  std::vector<std::string> files;
-  for (const std::string& path :
-       {paths.csv, paths.json, paths.flows, paths.samples, paths.traffic, paths.trace}) {
-    if (!path.empty()) files.push_back(path);
-  }
-  return files;
-}
 
 // Everything of one run that needs MPI. Destroyed before MPI ends.
 class Run {
@@ -68,15 +23,22 @@ class Run {
       : options_(options),
         pattern_(pattern),
         bootstrap_(bootstrap),
-        last_word_(bootstrap),
-        launch_id_(bootstrap.all_gather(make_launch_id()).front()),
+        frame_(options, bootstrap),
         backend_(make_host_backend()),
-        watchdog_(
-            options.timeout, [this](double seconds) { expire(seconds, ""); },
-            [this](int signal) { last_word_.interrupted(signal, activity()); },
-            [this](std::uint64_t beats) { last_word_.pulse(beats, activity()); }) {}
+        watchdog_(frame_.watch(options.timeout, [this] { return activity(); })) {}
 
   ExitCode go() {
+    return frame_.to_the_end([this] {
+      prepare();
+      measure_all();
+      return verdict();
+    });
+  }
+
+ private:
+  std::string activity() const { return runner_ ? runner_->activity() : "starting"; }
+
+  void prepare() {
     together(bootstrap_, [&] {
       check_launch(bootstrap_.size(), ranks_needed(options_, pattern_));
       initialise_benchmarks(options_.benchmark_arguments, bootstrap_.rank());
@@ -84,91 +46,49 @@ class Run {
           make_plan(options_, pattern_, bootstrap_.size(), usable_transports(options_, bootstrap_));
     });
     cpus_ = share_cpus(bootstrap_);
-    const int threads = options_.threads > 0 ? options_.threads : cpus_.threads_per_rank;
-    backend_->set_threads(threads);
-    open_files(threads);
-    measure_all(threads);
-    return verdict();
+    threads_ = options_.threads > 0 ? options_.threads : cpus_.threads_per_rank;
+    backend_->set_threads(threads_);
+    open_files();
   }
 
-  /// Rank 0's files get their last word, also when the run ends badly.
-  void close(ExitCode code, const std::string& why) { last_word_.close(code, why); }
-
-  /// The others wait, or this rank has waited in vain (`cause`).
-  [[noreturn]] void expire(double seconds, const std::string& cause) {
-    last_word_.timed_out(seconds, cause);
-  }
-
-  const std::string& why() const { return why_; }
-  std::string activity() const { return runner_ ? runner_->activity() : "starting"; }
-
- private:
-  void open_files(int threads) {
-    RunFacts facts;
-    facts.command_line = options_.command_line;
-    facts.launch_id = launch_id_;
+  void open_files() {
+    RunFacts facts = frame_.gather_facts(threads_);
     facts.kernels = backend_->description();
-    facts.mpi_library = bootstrap_.library();
-    facts.inventory = gather_inventory(bootstrap_);
-    facts.cpu_limits = gather_cpu_limits(bootstrap_);
-    facts.hosts = bootstrap_.hosts();
-    facts.timer_cost_ns = measure_timer_cost();
-    facts.threads_per_rank = threads;
     last_level_cache_ = facts.inventory.front().last_level_caches;
-    copy_limit_ = measure_copy_limit(bootstrap_, facts.inventory.front().last_level_cache);
-    facts.copy_limit_GBps = copy_limit_;
+    copy_limit_ = facts.copy_limit_GBps;
     links_ = link_rates(options_.link_rate_gbps, facts.inventory, copy_limit_);
-    together(bootstrap_, [&] {
-      if (bootstrap_.rank() == 0) {
-        paths_ = output_paths(options_, pattern_);
-        writer_ = std::make_unique<RowWriter>(paths_, launch_id_, provenance_json(facts));
-        writer_->on_row([this] { last_word_.nothing_after_it(); },
-                        [this](int rows) { last_word_.set_rows(rows); });
-      }
-      last_word_.open(status_path(options_, pattern_), launch_id_);
-    });
+    paths_ = output_paths(options_, pattern_.name);
+    frame_.open_files(paths_, facts);
   }
 
-  void measure_all(int threads) {
+  void measure_all() {
     runner_ = std::make_unique<Runner>(RunContext{
-        options_, plan_, bootstrap_, *backend_, writer_.get(), launch_id_, copy_limit_, threads,
-        cpus_.cores, cpus_.oversubscribed, cpus_.binding, cpus_.note,
-        bootstrap_.max(cpus_.cores_per_rank < threads + 1) > 0, last_level_cache_, links_});
+        options_, plan_, bootstrap_, *backend_, frame_.writer(), frame_.launch_id(), copy_limit_,
+        threads_, cpus_.cores, cpus_.oversubscribed, cpus_.binding, cpus_.note,
+        bootstrap_.max(cpus_.cores_per_rank < threads_ + 1) > 0, last_level_cache_, links_});
     runner_->set_watchdog(&watchdog_);
-    warn_of_binding();
+    if (bootstrap_.rank() == 0) warn_of_binding(cpus_);
     const bool show = bootstrap_.rank() == 0 && isatty(STDERR_FILENO) != 0;
     if (only_lists(options_.benchmark_arguments) && bootstrap_.rank() != 0) return;
     const bool lists = only_lists(options_.benchmark_arguments);
     run_benchmarks(plan_, *runner_, bootstrap_.rank(),
-                   lists ? 0 : std::hash<std::string>{}(launch_id_) | 1,
+                   lists ? 0 : std::hash<std::string>{}(frame_.launch_id()) | 1,
                    [show](const Cell& cell, int index, int count) {
                      if (show) fmt::print(stderr, "[{}/{}] {}\n", index, count, cell.id);
                    });
+    if (!lists) runner_->close();
   }
 
-  // Ranks that may move are said in the rows only: that is how every launcher starts them.
-  void warn_of_binding() const {
-    if (bootstrap_.rank() != 0 || cpus_.note.empty() || cpus_.note.starts_with("ranks are not")) {
-      return;
-    }
-    fmt::print(stderr,
-               "weft: warning: {}; times will say little of the fabric. Bind each rank to cores of "
-               "its own (mpiexec -bind-to core, srun --cpu-bind=cores)\n",
-               cpus_.note);
-  }
-
-  ExitCode verdict() {
+  Ending verdict() {
     if (bootstrap_.rank() == 0) print_report();
-    if (!runner_->all_verified()) {
-      why_ = "a verification failed";
-      return ExitCode::failed;
-    }
+    if (!runner_->all_verified()) return {ExitCode::failed, "a verification failed"};
     if (runner_->measured() == 0 && !runner_->rows().empty()) {
-      why_ = "no cell could run: " + std::string(runner_->rows().front().get("skip_reason"));
-      if (bootstrap_.rank() == 0) fmt::print(stderr, "weft: error: {}\n", why_);
-      return ExitCode::usage;
+      const std::string why =
+          "no cell could run: " + std::string(runner_->rows().front().get("skip_reason"));
+      if (bootstrap_.rank() == 0) fmt::print(stderr, "weft: error: {}\n", why);
+      return {ExitCode::usage, why};
     }
-    return ExitCode::ok;
+    return {};
   }
 
   void print_report() {
@@ -197,16 +117,15 @@ class Run {
   const Options& options_;
   const Pattern& pattern_;
   Bootstrap& bootstrap_;
-  LastWord last_word_;
-  std::string launch_id_, why_;
+  RunFrame frame_;
   std::unique_ptr<KernelBackend> backend_;
   Plan plan_;
   CpuShare cpus_;
+  int threads_ = 1;
   double copy_limit_ = 0;
   Bytes last_level_cache_ = 0;
   LinkRates links_;
   OutputPaths paths_;
-  std::unique_ptr<RowWriter> writer_;
   std::unique_ptr<Runner> runner_;
   Watchdog watchdog_;  // last: it looks at all the others
 };
@@ -236,38 +155,20 @@ ExitCode run_with_ranks(const Options& options, const Pattern& pattern) {
     if (bootstrap->rank() == 0) fmt::print("{}", text);
     return ExitCode::ok;
   }
-  Run run(options, pattern, *bootstrap);
-  try {
-    const ExitCode code = run.go();
-    run.close(code, run.why());
-    return code;
-  } catch (const AgreedError& error) {
-    run.close(error.code(), error.what());
-    if (launcher_rank() == 0) fmt::print(stderr, "weft: error: {}\n", error.what());
-    return error.code();
-  } catch (const Error& error) {
-    // About a peer that does not answer, most likely: the others cannot be told.
-    if (error.code() == ExitCode::timed_out) run.expire(options.timeout, error.what());
-    run.close(error.code(), error.what());
-    leave_alone(launcher_rank(), error.code(), error.what());
-  }
+  return Run(options, pattern, *bootstrap).go();
 }
 
 }  // namespace
 
 int run_program(int argc, char** argv, std::string_view pattern_name) {
-  const Rank rank = launcher_rank();
-  try {
+  return report_errors([&](bool first) {
     const Pattern& pattern = find_pattern(pattern_name);
     Options options;
-    if (!parse_options(argc, argv, pattern, options, rank == 0)) return 0;
+    if (!parse_options(argc, argv, pattern, options, first)) return 0;
     apply_scene(options, pattern);
-    if (print_plain(options, pattern, rank == 0)) return 0;
+    if (print_plain(options, pattern, first)) return 0;
     return static_cast<int>(run_with_ranks(options, pattern));
-  } catch (const Error& error) {
-    if (rank == 0) fmt::print(stderr, "weft: error: {}\n", error.what());
-    return static_cast<int>(error.code());
-  }
+  });
 }
 
 }  // namespace weft

@@ -9,18 +9,11 @@
 #include "bench/cell_row.hpp"
 #include "bench/memory_peak.hpp"
 #include "bench/observe.hpp"
+#include "bench/port_columns.hpp"
 #include "transports/bootstrap_agree.hpp"
 
 namespace weft {
 namespace {
-
-StoppingRule rule_of(const Options& options) {
-  StoppingRule rule;
-  rule.precision = options.precision;
-  rule.min_time_us = options.min_time * 1e6;
-  rule.max_time_us = options.max_time * 1e6;
-  return rule;
-}
 
 bool binds(const BoundCase& bound, const Cell& cell) {
   return bound.transport() == cell.transport && bound.algorithm() == cell.algorithm;
@@ -44,6 +37,7 @@ Runner::Runner(const RunContext& context)
       clocks_(context.bootstrap, context.bootstrap.host_leaders()),
       start_(context.bootstrap, clocks_, context.oversubscribed),
       noise_(context.bootstrap),
+      ports_(context.bootstrap),
       seed_(std::hash<std::string>{}(context.launch_id)) {
   for (const Cell& cell : context.plan.cells) selected_.push_back(&cell);
 }
@@ -77,8 +71,7 @@ std::vector<const Cell*> Runner::cells_like(const Cell& cell, bool same_phase) c
 // can be measured in turns.
 void Runner::load(const Cell& cell) {
   if (loaded_ && loaded_->index() == cell.case_index) return;
-  bound_.clear();
-  loaded_.reset();
+  close();
   reset_memory_peak();
   clocks_.refresh_if_due();
   start_.renew();
@@ -112,6 +105,24 @@ void Runner::load(const Cell& cell) {
       }
     }
   }
+}
+
+void Runner::close() {
+  for (const auto& bound : bound_) {
+    if (!bound->refused().empty()) continue;
+    const QueuePairs pairs = bound->queue_pairs();
+    if (pairs.empty()) continue;
+    const auto first = std::ranges::find_if(selected_, [&](const Cell* cell) {
+      return cell->case_index == loaded_->index() && binds(*bound, *cell);
+    });
+    together(context_.bootstrap, [&] {
+      if (context_.writer) {
+        context_.writer->write_queue_pairs((*first)->id, pairs, context_.bootstrap.hosts());
+      }
+    });
+  }
+  bound_.clear();
+  loaded_.reset();
 }
 
 void Runner::verify_all() {
@@ -180,7 +191,8 @@ void Runner::time_group(std::vector<Entry>& entries) {
                              // Compute alone works on what an earlier exchange left, in place.
                              if (entry.cell->phase == Phase::compute) return;
                              entry.timed_fault = entry.bound->check_timed(entry.cell->phase);
-                           }});
+                           },
+                           [&entry] { return work_of(entry.bound->session().queue_pairs()); }});
   }
   if (contestants.empty()) return;
   const auto first = std::ranges::find_if(entries, &Entry::timed);
@@ -188,8 +200,8 @@ void Runner::time_group(std::vector<Entry>& entries) {
   const auto timed = contestants.size();
   add_hollow(entries, contestants);
   const std::vector<Measurement> measured =
-      measure({context_.bootstrap, start_, noise_, ++seed_}, rule_of(context_.options),
-              std::span(contestants));
+      measure({context_.bootstrap, start_, noise_, ++seed_, &ports_},
+              stopping_rule(context_.options), std::span(contestants));
   std::size_t at = 0, hollow = timed;
   for (Entry& entry : entries) {
     if (!entry.timed) continue;
@@ -224,6 +236,9 @@ void Runner::complete(Entry& entry, const Measurement& measurement) {
                                 context_.bootstrap.max(static_cast<double>(memory_peak_bytes()))));
   const std::vector<Row> parts = observe(
       row, {context_, cell, *entry.bound, start_, clocks_, [this] { beat(); }}, result.p50_us);
+  const IterationTraffic& traffic = entry.bound->traffic();
+  add_port_columns(row, {measurement.ports, measurement.port_iterations, measurement.posted},
+                   traffic.recorded ? &traffic.ledger : nullptr, context_.options.mtu);
   if (cell.phase == Phase::comm) tell_utilisation(entry, parts);
   if (cell.phase != Phase::comm) add_gemm(row, entry.bound->gemm());
   ++measured_;

@@ -15,6 +15,7 @@
 #include "bench/link_use.hpp"
 #include "bench/measure.hpp"
 #include "bench/plan.hpp"
+#include "bench/port_meter.hpp"
 #include "bench/row_writer.hpp"
 #include "bench/traffic_sheet.hpp"
 #include "bench/watchdog.hpp"
@@ -61,6 +62,8 @@ class Runner {
   /// that was not done when one of those was asked for; writes their rows. Throws Error only where
   /// the run cannot go on; what concerns one cell is in its result.
   CellResult run(const Cell& cell);
+  /// Collective: lets go of the case that is loaded, and tells what went over its queue pairs.
+  void close();
 
   /// What is being done, for the watchdog ("cell ..., step ...").
   std::string activity() const;
@@ -110,6 +113,7 @@ class Runner {
   HostClocks clocks_;
   CommonStart start_;
   NoiseMeter noise_;
+  PortMeter ports_;
   std::uint64_t seed_;  // of orders; the same on all ranks
   Watchdog* watchdog_ = nullptr;
   std::vector<const Cell*> selected_;

@@ -15,6 +15,7 @@ constexpr int kExactUpTo = 1000;         // 2^-1000 is still a normal double, 2^
 constexpr std::size_t kFewestForBatches = 40;
 constexpr int kSamplesForP95 = 60;
 constexpr int kSamplesForP99 = 300;
+constexpr int kSamplesForP999 = 3000;
 
 /// Largest l with P(X < l) <= 0.025 for X ~ Bin(n, 1/2): order statistics l and n+1-l hold the
 /// median with at least 95%. 0: there is none.
@@ -90,10 +91,11 @@ Summary summarise(std::vector<double> samples, double n_effective) {
   std::sort(samples.begin(), samples.end());
   Summary summary;
   summary.n = static_cast<int>(samples.size());
-  summary.p95 = summary.p99 = summary.ci_low = summary.ci_high = kNaN;
+  summary.p95 = summary.p99 = summary.p999 = summary.ci_low = summary.ci_high = kNaN;
   summary.p50 = quantile(samples, 0.5);
   if (summary.n >= kSamplesForP95) summary.p95 = quantile(samples, 0.95);
   if (summary.n >= kSamplesForP99) summary.p99 = quantile(samples, 0.99);
+  if (summary.n >= kSamplesForP999) summary.p999 = quantile(samples, 0.999);
   summary.min = samples.empty() ? kNaN : samples.front();
   summary.max = samples.empty() ? kNaN : samples.back();
   summary.mean =

@@ -7,8 +7,8 @@ namespace weft {
 
 struct Summary {
   int n = 0;
-  double min = 0, p50 = 0, p95 = 0, p99 = 0, max = 0, mean = 0,
-         stddev = 0;               // p95 NaN below 60 samples, p99 below 300
+  double min = 0, p50 = 0, p95 = 0, p99 = 0, p999 = 0, max = 0, mean = 0,
+         stddev = 0;               // p95 NaN below 60 samples, p99 below 300, p99.9 below 3000
   double ci_low = 0, ci_high = 0;  // 95% interval of the median; NaN below 6 (effective) samples
 };
 

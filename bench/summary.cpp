@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "bench/port_columns.hpp"
 #include "bench/text_table.hpp"
 #include "bench/times_table.hpp"
 #include "bench/traffic_sheet.hpp"
@@ -128,6 +129,8 @@ std::string summary(const std::vector<Row>& rows, const std::vector<std::string>
   if (!run.empty()) text += title(run) + "\n" + times_tables(run) + explanation(run) + "\n";
   text +=
       verdict(rows) + reasons_text(rows, "Wrong", wrong) + reasons_text(rows, "Not run", skipped);
+  if (const std::string lost = losses_text(run, cell_text); !lost.empty())
+    text += wrapped(lost, kWidth, 2);
   for (const std::string& file : files) text += fmt::format("Written: {}\n", file);
   return text;
 }

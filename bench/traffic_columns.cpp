@@ -65,7 +65,8 @@ void add_flows(Row& row, const FlowStatistics& flows, Bytes elephant) {
 }
 
 // Between hosts, the flows between hosts; else each rank is taken for a host of its own.
-void add_paths(Row& row, const FlowLedger& ledger, const TrafficSetting& setting) {
+void add_paths(Row& row, const TrafficPart& part, const TrafficSetting& setting) {
+  const FlowLedger& ledger = part.ledger;
   std::vector<Flow> flows = ledger.part({}, Network::scale_out).flows();
   std::vector<int> ends = setting.hosts;
   if (network_flows(flows).empty()) {
@@ -78,8 +79,9 @@ void add_paths(Row& row, const FlowLedger& ledger, const TrafficSetting& setting
                                      return item.second;
                                    })->second);
   const Options& options = setting.options;
-  const PathSpread spread =
-      spread_over(five_tuples(flows, ends, options.queue_pairs), options.ecmp_hash, options.paths);
+  std::vector<FiveTuple> tuples = five_tuples(flows, part.queue_pairs);
+  if (tuples.empty()) tuples = five_tuples(flows, ends, options.queue_pairs);
+  const PathSpread spread = spread_over(tuples, options.ecmp_hash, options.paths);
   row.set("paths", options.paths);
   row.set("ecmp_hash", to_string(options.ecmp_hash));
   row.set("qps", options.queue_pairs);
@@ -126,8 +128,10 @@ void add_needs(Row& row, const ServiceNeeds& needs) {
 }  // namespace
 
 TrafficPart whole_of(const IterationTraffic& traffic, const Timeline& timeline) {
-  return {traffic.ledger, traffic.operations,  traffic.operation_bytes(), traffic.needs(),
-          timeline,       traffic.flow_source, traffic.recorded};
+  return {traffic.ledger,      traffic.queue_pairs,
+          traffic.operations,  traffic.operation_bytes(),
+          traffic.needs(),     timeline,
+          traffic.flow_source, traffic.recorded};
 }
 
 TrafficPart part_of(const IterationTraffic& traffic, const Timeline& timeline, Dimension dim,
@@ -155,7 +159,7 @@ void add_traffic_columns(Row& row, const TrafficPart& part, const TrafficSetting
   add_sizes(row, "message_bytes", messages);
   add_packets(row, messages, setting.options.mtu);
   add_flows(row, statistics_of(part.ledger.flows()), setting.options.elephant);
-  add_paths(row, part.ledger, setting);
+  add_paths(row, part, setting);
   add_frequency(row, part.timeline, setting.hosts);
   add_link_use(row, part, setting);
 }

@@ -15,6 +15,7 @@ namespace weft {
 /// What figures are made of: a cell's traffic or a part of it.
 struct TrafficPart {
   FlowLedger ledger;
+  QueuePairs queue_pairs;  // that the flows' channels are, where known
   std::int64_t operations = 0;
   SizeHistogram operation_bytes;
   ServiceNeeds needs;

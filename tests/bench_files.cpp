@@ -211,20 +211,61 @@ TEST_F(Files, FlowsAndSamples) {
                   .network = Network::scale_up,
                   .messages = 2,
                   .bytes = 8192};
-  writer.write_flows("c,1", {flow}, {"h0", "h1"}, "recorded");
+  const std::vector<std::string> hosts{"h0", "h1"};
+  const QueuePairs pairs{{{0, 1, 3},
+                          {.rank = 0,
+                           .peer = 1,
+                           .index = 3,
+                           .device = "rxe0:1",
+                           .address = "10.0.0.1",
+                           .peer_address = "10.0.0.2",
+                           .number = 0x11,
+                           .peer_number = 0x12,
+                           .udp_source_port = 49459,
+                           .path_mtu = 4096,
+                           .messages = 3,
+                           .payload = 8192,
+                           .posted = 8216,
+                           .packets = 4}}};
+  writer.write_flows("c,1", {std::vector{flow}, hosts, "recorded", {}});
+  writer.write_flows("c2", {std::vector{flow}, hosts, "recorded", pairs});
   writer.write_samples("c1", {{7, 1, 0.25, 1234567.5, false}});
   const auto flows = lines_of(paths.flows);
-  ASSERT_EQ(flows.size(), 2u);
+  ASSERT_EQ(flows.size(), 3u);
   EXPECT_EQ(flows[0],
             "launch_id,cell_id,source,destination,source_host,destination_host,channel,kind,"
             "dimension,network,messages,"
-            "bytes,flow_source");
-  EXPECT_EQ(flows[1], "l1,\"c,1\",0,1,h0,h1,3,control,tp,scale_up,2,8192,recorded");
+            "bytes,flow_source,source_address,destination_address,udp_source_port,"
+            "source_queue_pair,destination_queue_pair,device");
+  EXPECT_EQ(flows[1], "l1,\"c,1\",0,1,h0,h1,3,control,tp,scale_up,2,8192,recorded,,,,,,");
+  EXPECT_EQ(flows[2],
+            "l1,c2,0,1,h0,h1,3,control,tp,scale_up,2,8192,recorded,10.0.0.1,10.0.0.2,49459,17,18,"
+            "rxe0:1");
   const auto samples = lines_of(paths.samples);
   ASSERT_EQ(samples.size(), 2u);
   EXPECT_EQ(samples[0], "launch_id,cell_id,iteration,rank,start_us,end_us,valid,attempt");
   EXPECT_EQ(samples[1], "l1,c1,7,1,0.250,1234567.500,false,1");
   EXPECT_EQ(slurp(paths.samples + ".provenance.jsonl"), "{\"a\":1}\n");
+}
+
+TEST_F(Files, QueuePairs) {
+  const OutputPaths paths{.queue_pairs = path("q.csv")};
+  RowWriter writer(paths, "l1", "{}");
+  QueuePairFacts pair;
+  pair.rank = 1;
+  pair.peer = 0;
+  pair.address = "fe80::1";
+  pair.number = 5;
+  pair.payload = 10;
+  writer.write_queue_pairs("c", {{{1, 0, 0}, pair}}, {"h0", "h1"});
+  const auto lines = lines_of(paths.queue_pairs);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(
+      lines[0],
+      "launch_id,cell_id,source,destination,source_host,destination_host,channel,device,"
+      "source_address,destination_address,udp_source_port,source_queue_pair,"
+      "destination_queue_pair,path_mtu,messages,payload_bytes,posted_bytes,packets,frame_bytes");
+  EXPECT_EQ(lines[1], "l1,c,1,0,h1,h0,0,,fe80::1,,,5,0,0,0,10,0,0,");  // no port: unknown
 }
 
 TEST_F(Files, NothingAskedForNothingWritten) {

@@ -142,6 +142,28 @@ TEST(Summary, UncheckedAndNoisyCellsAreSaid) {
   EXPECT_TRUE(contains(text, "noisy"));
 }
 
+TEST(Summary, WhatWasLostAndSentAgain) {
+  std::vector<Row> rows;
+  for (int i = 0; i < 7; ++i) {
+    rows.push_back(cell("comm", "verbs", 10));
+    rows.back().set("size", std::int64_t{4096} << i);
+    rows.back().set("retransmits", i == 6 ? 0 : 10 + i);
+    rows.back().set("discards", i == 2 ? 5 : 0);
+  }
+  const std::string text = summary(rows, {});
+  expect_fits(text);
+  EXPECT_TRUE(contains(text, "sent again or dropped in 6 of 7 cells")) << text;
+  EXPECT_TRUE(contains(text, "times include that")) << text;
+  EXPECT_FALSE(line_with(text, {"ring f32 4 KiB: 10 retransmissions"}).empty()) << text;
+  EXPECT_TRUE(contains(text, "5 packets")) << text;
+  EXPECT_TRUE(contains(text, "and 2 more")) << text;
+  for (Row& row : rows) {
+    row.set("retransmits", 0);
+    row.set("discards", "");  // unknown
+  }
+  EXPECT_FALSE(contains(summary(rows, {}), "sent again"));
+}
+
 TEST(Summary, NothingRun) {
   EXPECT_EQ(summary({}, {}), "Nothing was run.\n");
   Row skipped;

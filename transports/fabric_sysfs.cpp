@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLoopback = 772;  // ARPHRD_LOOPBACK
+constexpr int kLoopback = 772;                         // ARPHRD_LOOPBACK
+constexpr std::int64_t kUnsignedUnknown = 0xFFFFFFFF;  // -1, as older kernels print it
 
 struct Text {
   std::string line;   // first line
@@ -51,7 +52,7 @@ void read_rate(const fs::path& interface, const std::string& driver, NetworkInte
   const auto megabits = parse<std::int64_t>(speed.line);
   if (!speed.error.empty()) {
     found.rate_source = "unknown (sysfs speed: " + speed.error + ")";
-  } else if (!megabits || *megabits <= 0) {
+  } else if (!megabits || *megabits <= 0 || *megabits >= kUnsignedUnknown) {
     found.rate_source = "unknown (sysfs speed says " + speed.line + ")";
   } else {
     found.link_gbps = static_cast<double>(*megabits) / 1000.0;

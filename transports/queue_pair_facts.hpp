@@ -3,26 +3,35 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "patterns/types.hpp"
+#include "transports/bootstrap.hpp"
 
 namespace weft {
 
-/// What this rank sends on one queue pair.
+/// What one rank sends on one queue pair.
 struct QueuePairFacts {
   Rank rank = 0, peer = 0;
   int index = 0;  // of the queue pairs to this peer
   std::string device;
-  std::string gid, peer_gid;  // IPv4 addresses where they are mapped ones
+  std::string address, peer_address;  // of the GIDs: IPv4 where they are mapped ones
   std::uint32_t number = 0, peer_number = 0;
   int udp_source_port = 0;  // 0: no RoCEv2, or unknown
   Bytes path_mtu = 0;
   std::int64_t messages = 0;  // work requests: data, signals, credits
   Bytes payload = 0;          // the patterns' own bytes
   Bytes posted = 0;           // all bytes of WRITEs: payload, envelopes, credits
-  std::int64_t packets = 0;   // of these work requests, without retransmissions
+  std::int64_t packets = 0;   // of these work requests, without acknowledgements and repetitions
+  Bytes frame_bytes = 0;      // of these packets on an Ethernet cable; 0: another link
 };
+
+/// By rank, peer, index.
+using QueuePairs = std::map<std::tuple<Rank, Rank, int>, QueuePairFacts>;
+
+/// Those of all ranks. Collective.
+QueuePairs gather_queue_pairs(const std::vector<QueuePairFacts>& mine, Bootstrap& bootstrap);
 
 }  // namespace weft

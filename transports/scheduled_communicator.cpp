@@ -104,16 +104,24 @@ CommRecord ScheduledCommunicator::record() {
   return record;
 }
 
+const Algorithm& ScheduledCommunicator::algorithm_for(const ScheduleInput& input,
+                                                      DType dtype) const {
+  if (!world_.native) return world_.algorithm;
+  const std::string_view preferred = world_.transport.preferred_algorithm(input, dtype);
+  return preferred.empty() ? world_.algorithm : find_algorithm(preferred);
+}
+
 std::unique_ptr<Schedule> ScheduledCommunicator::schedule_of(const Matched& matched) const {
   std::vector<int> hosts;
   for (const Rank rank : ranks()) hosts.push_back(world_.hosts[at(rank)]);
   const ScheduleInput input = schedule_input(matched, std::move(hosts));
-  const std::string why = world_.algorithm.unsuitable(input);
+  const Algorithm& algorithm = algorithm_for(input, matched.front()->dtype);
+  const std::string why = algorithm.unsuitable(input);
   if (!why.empty()) {
-    fail_usage(fmt::format("algorithm '{}' cannot do {} '{}' of the {}: {}", world_.algorithm.name,
+    fail_usage(fmt::format("algorithm '{}' cannot do {} '{}' of the {}: {}", algorithm.name,
                            to_string(input.kind), matched.front()->label, to_string(key_), why));
   }
-  return world_.algorithm.make(input, rank());
+  return algorithm.make(input, rank());
 }
 
 Bytes ScheduledCommunicator::scratch_bytes(const GroupMatch& match) const {

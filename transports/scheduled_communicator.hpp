@@ -45,6 +45,7 @@ class ScheduledCommunicator final : public Communicator {
   OperationRecord record_of(const Operation& operation) const;
   PointRecord record_of(const PointToPoint& member) const;
   Bytes place_of(const BoundView& view, const Operation& operation) const;
+  const Algorithm& algorithm_for(const ScheduleInput& input, DType dtype) const;
   std::unique_ptr<Schedule> schedule_of(const Matched& matched) const;
   Plan plan_collective(const Operation& operation, const Matched& matched,
                        const std::vector<RankRecord>& ranks) const;

@@ -62,6 +62,9 @@ class Transport {
   /// The wire's queue pairs with what was sent on them; wires without have none.
   virtual std::vector<QueuePairFacts> queue_pairs() const { return {}; }
 
+  /// The schedule that this wire runs such a collective with where the user names none; empty: it
+  /// has no opinion. A function of its arguments and constants only: all members ask.
+  virtual std::string_view preferred_algorithm(const ScheduleInput&, DType) const { return {}; }
   /// Whether this wire has a form of its own for such operations; then native() makes it.
   virtual bool offers_native(OperationKind) const { return false; }
   /// Called in commit(), on all members alike. Throws Error(usage) on what the wire refuses.

@@ -6,6 +6,7 @@
 #include <hwloc.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -31,9 +32,10 @@ int numa_of(const std::string& device) {
   return file >> node ? node : -1;
 }
 
-/// "ACTIVE" of "PORT_ACTIVE".
+/// "ACTIVE" of the library's "active" or "PORT_ACTIVE".
 std::string state_text(ibv_port_state state) {
-  const std::string text = ibv_port_state_str(state);
+  std::string text = ibv_port_state_str(state);
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
   return text.starts_with("PORT_") ? text.substr(5) : text;
 }
 

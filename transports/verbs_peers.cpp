@@ -41,6 +41,19 @@ Introduction introduce(const VerbsDevice& device, const VerbsControl& control, i
   return mine;
 }
 
+void check(const VerbsOptions& options) {
+  if (options.queue_pairs > kMostVerbsQueuePairs) {
+    fail_usage(fmt::format("--qps {}: verbs makes at most {} queue pairs to a peer",
+                           options.queue_pairs, kMostVerbsQueuePairs));
+  }
+  if (options.signal == SignalMode::write && options.queue_pairs > 1) {
+    fail_usage(
+        fmt::format("--signal write polls memory, whose order holds on one queue pair only; "
+                    "leave out --qps {}, or give --qps 1",
+                    options.queue_pairs));
+  }
+}
+
 ibv_mtu agreed_mtu(const VerbsOptions& options, const VerbsDevice& device, int theirs,
                    const std::string& their_name) {
   const auto both = static_cast<ibv_mtu>(std::min<int>(device.port_attributes.active_mtu, theirs));
@@ -76,6 +89,7 @@ VerbsPeers::VerbsPeers(Bootstrap& bootstrap, const VerbsOptions& options)
       peers_(static_cast<std::size_t>(bootstrap.size())),
       remote_(peers_.size() * static_cast<std::size_t>(options.queue_pairs)) {
   together(bootstrap, [&] {
+    check(options_);
     device_ = open_verbs_device(options_, bootstrap.local_rank());
     control_ =
         std::make_unique<VerbsControl>(device_->domain.get(), size(), options_.eager,
@@ -209,8 +223,8 @@ std::vector<QueuePairFacts> VerbsPeers::facts() const {
                      .peer = peer_of(i),
                      .index = ordinal_of(i),
                      .device = device_->where(),
-                     .gid = gid_text(device_->gid),
-                     .peer_gid = gid_text(other.path.gid),
+                     .address = gid_text(device_->gid),
+                     .peer_address = gid_text(other.path.gid),
                      .number = q.address().number,
                      .peer_number = q.peer().number,
                      .udp_source_port = q.udp_source_port(),
@@ -218,7 +232,8 @@ std::vector<QueuePairFacts> VerbsPeers::facts() const {
                      .messages = q.messages(),
                      .payload = q.payload(),
                      .posted = q.posted(),
-                     .packets = q.packets()});
+                     .packets = q.packets(),
+                     .frame_bytes = q.frame_bytes()});
   }
   return facts;
 }

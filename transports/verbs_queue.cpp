@@ -15,6 +15,10 @@ namespace {
 constexpr int kRnrTimer = 12;  // 0.64 ms until a receiver that was not ready is asked again
 constexpr int kHopLimit = 64;
 constexpr int kMostReads = 16;  // under way
+// Bytes of a RoCEv2 packet besides its payload: Ethernet 14+4, IP 20 or 40, UDP 8, BTH 12, ICRC 4;
+// RETH on the first of a WRITE, the immediate on the last.
+constexpr Bytes kOverIPv4 = 14 + 4 + 20 + 8 + 12 + 4, kOverIPv6 = kOverIPv4 + 20;
+constexpr Bytes kRemoteAddress = 16, kImmediate = 4;
 constexpr std::uint32_t kPacketNumbers = 1u << 24;
 
 std::uint32_t random_packet_number() {
@@ -67,6 +71,7 @@ void VerbsQueue::connect(const VerbsDevice& device, const VerbsOptions& options,
   to_ready_to_receive(device, options, path);
   to_ready_to_send(device, options);
   if (!device.roce) return;
+  frame_overhead_ = is_ipv4(path.gid) ? kOverIPv4 : kOverIPv6;
   udp_source_port_ = roce_source_port(own_.number, peer_.number, options.flow_label);
   if (options.udp_source_port == 0) return;
   udp_source_port_ = options.udp_source_port + ordinal;
@@ -139,7 +144,11 @@ void VerbsQueue::queue(const Write& write) {
   ++messages_;
   payload_ += write.payload;
   posted_ += write.bytes;
-  packets_ += std::max<Bytes>(1, (write.bytes + path_mtu_ - 1) / path_mtu_);
+  const Bytes packets = std::max<Bytes>(1, (write.bytes + path_mtu_ - 1) / path_mtu_);
+  packets_ += packets;
+  if (frame_overhead_ == 0) return;
+  frame_bytes_ += (write.bytes + 3) / 4 * 4 + packets * frame_overhead_ + kRemoteAddress +
+                  (write.immediate ? kImmediate : 0);
 }
 
 int VerbsQueue::post() {

@@ -99,6 +99,7 @@ class VerbsQueue {
   Bytes payload() const { return payload_; }
   Bytes posted() const { return posted_; }
   std::int64_t packets() const { return packets_; }
+  Bytes frame_bytes() const { return frame_bytes_; }
 
  private:
   static constexpr int kList = 16;
@@ -123,7 +124,8 @@ class VerbsQueue {
   int consumed_ = 0;
   std::int64_t given_back_ = 0;
   std::int64_t messages_ = 0, packets_ = 0;
-  Bytes payload_ = 0, posted_ = 0;
+  Bytes payload_ = 0, posted_ = 0, frame_bytes_ = 0;
+  Bytes frame_overhead_ = 0;  // of each packet; 0: no Ethernet
 };
 
 /// "128" of IBV_MTU_... and back; 0 for what is none.

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kBatch = 16;   // completions polled at once
 constexpr int kReserve = 4;  // of a send queue's room, for credits
+constexpr Bytes kOneShotBytes = Bytes{8} << 10;
 // Messages of one pair in one operation: half of what an immediate can tell apart.
 constexpr std::uint32_t kWindow = 2048;
 
@@ -35,6 +36,14 @@ VerbsWire::VerbsWire(Bootstrap& bootstrap, Arena& arena, const SessionOptions& o
 }
 
 void VerbsWire::commit(Bytes used) { peers_.share(bootstrap_, arena_, used); }
+
+/// Straight to where it belongs: no copies, one round. Sums of few bytes, or of two ranks (which
+/// send no more that way), are made by everyone from everyone's whole input.
+std::string_view VerbsWire::preferred_algorithm(const ScheduleInput& input, DType dtype) const {
+  if (input.kind != OperationKind::all_reduce) return "direct";
+  const Bytes bytes = input.counts.empty() ? 0 : input.counts.front() * size_of(dtype);
+  return input.size == 2 || bytes <= kOneShotBytes ? "one-shot" : "direct";
+}
 
 Arrivals& VerbsWire::arrivals(const Channel& channel) {
   auto& found = arrivals_[place(channel, channel.peer)];

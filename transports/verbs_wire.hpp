@@ -25,6 +25,7 @@ class VerbsWire final : public Transport {
   void flush() override;
   void commit(Bytes used) override;
   CommId max_comms() const override { return Immediate::kComms; }
+  std::string_view preferred_algorithm(const ScheduleInput& input, DType dtype) const override;
   Bytes uncredited_bytes() const override { return eager_; }
   std::vector<QueuePairFacts> queue_pairs() const override { return peers_.facts(); }
 

@@ -1,0 +1,178 @@
+#include "bench/pair_trial.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "bench/clock_sync.hpp"
+
+namespace weft {
+namespace {
+
+constexpr std::size_t kReasonBytes = 16;
+
+/// The fixed part of a packed result.
+struct Header {
+  Rank from, to;
+  Summary summary;
+  double first_us;
+  Bytes posted;
+  char stop_reason[kReasonBytes];
+  std::uint32_t why_bytes, samples;
+};
+
+bool receives(PairTest test, bool begins) { return test != PairTest::bandwidth || !begins; }
+
+}  // namespace
+
+std::vector<std::byte> PairResult::packed(bool with_samples) const {
+  Header header{};
+  header.from = from;
+  header.to = to;
+  header.summary = summary;
+  header.first_us = first_us;
+  header.posted = posted;
+  std::strncpy(header.stop_reason, stop_reason.c_str(), kReasonBytes - 1);
+  header.why_bytes = static_cast<std::uint32_t>(why.size());
+  header.samples = with_samples ? static_cast<std::uint32_t>(samples.size()) : 0;
+  const std::size_t sample_bytes = header.samples * sizeof(RowWriter::Sample);
+  std::vector<std::byte> bytes(sizeof header + why.size() + sample_bytes);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  std::memcpy(bytes.data() + sizeof header, why.data(), why.size());
+  if (sample_bytes > 0) {
+    std::memcpy(bytes.data() + sizeof header + why.size(), samples.data(), sample_bytes);
+  }
+  return bytes;
+}
+
+PairResult PairResult::unpacked(const std::vector<std::byte>& bytes) {
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  PairResult result;
+  result.from = header.from;
+  result.to = header.to;
+  result.summary = header.summary;
+  result.first_us = header.first_us;
+  result.posted = header.posted;
+  result.stop_reason = header.stop_reason;
+  const std::byte* rest = bytes.data() + sizeof header;
+  result.why.assign(reinterpret_cast<const char*>(rest), header.why_bytes);
+  result.samples.resize(header.samples);
+  if (header.samples > 0) {
+    std::memcpy(result.samples.data(), rest + header.why_bytes,
+                header.samples * sizeof(RowWriter::Sample));
+  }
+  return result;
+}
+
+PairTrial::PairTrial(Bootstrap& bootstrap, Session& session, PairBuffers& buffers, PairLink& link,
+                     const StoppingRule& rule, std::function<void()> beat)
+    : bootstrap_(bootstrap),
+      session_(session),
+      buffers_(buffers),
+      link_(link),
+      rule_(rule),
+      beat_(std::move(beat)) {
+  session_.recorder().enable(false);
+}
+
+void PairTrial::iterate(PairTest test, Rank peer, bool begins) {
+  begins ? link_.begin(test, peer, turn_) : link_.answer(test, peer, turn_);
+  turn_ = (turn_ + 1) % link_.turns(test);
+  beat_();
+}
+
+bool PairTrial::agree(Rank peer, bool mine) {
+  bootstrap_.send(peer, mine ? 1 : 0);
+  return bootstrap_.receive(peer) != 0 && mine;
+}
+
+// All buffers once, from poisoned memory; what one iteration posts is looked at on the way.
+std::string PairTrial::verify(PairTest test, Rank peer, bool begins, PairResult& result) {
+  const Rank me = bootstrap_.rank();
+  buffers_.fill(me, peer);
+  buffers_.poison();
+  agree(peer, true);  // nobody writes into memory that is poisoned later
+  turn_ = 0;
+  FlowRecorder& recorder = session_.recorder();
+  recorder.clear();
+  recorder.enable(true);
+  iterate(test, peer, begins);
+  if (!session_.flow_source().empty()) {
+    result.posted = recorder.seal().bytes(MessageKind::payload);
+  }
+  recorder.enable(false);
+  recorder.clear();
+  while (turn_ != 0) iterate(test, peer, begins);
+  std::string why;
+  for (int set = 0; set < buffers_.shape().sets && receives(test, begins); ++set) {
+    if (why.empty()) why = buffers_.check(set, peer, me);
+  }
+  return why;
+}
+
+// The first iteration of a block waits for a peer that has just been told of it: not timed.
+std::vector<double> PairTrial::run_block(PairTest test, Rank peer, int iterations,
+                                         PairResult& result) {
+  const double share = test == PairTest::latency ? 0.5 : 1;
+  std::vector<double> elapsed;
+  elapsed.reserve(static_cast<std::size_t>(iterations));
+  bootstrap_.send(peer, iterations);
+  iterate(test, peer, true);
+  const double block_start = monotonic_us();
+  for (int i = 0; i < iterations; ++i) {
+    const double start = monotonic_us();
+    iterate(test, peer, true);
+    const double end = monotonic_us();
+    elapsed.push_back(share * (end - start));
+    const int number = static_cast<int>(result.samples.size());
+    result.samples.push_back(
+        {number, bootstrap_.rank(), start - zero_us_, end - zero_us_, true, 1});
+  }
+  block_us_ = monotonic_us() - block_start;
+  return elapsed;
+}
+
+void PairTrial::time(PairTest test, Rank peer, PairResult& result) {
+  zero_us_ = monotonic_us();
+  result.samples.reserve(static_cast<std::size_t>(2 * rule_.max_samples));
+  result.first_us = run_block(test, peer, 1, result).front();
+  const int warm_up = std::max(1, block_size(block_us_, rule_, 0) / 4);
+  run_block(test, peer, warm_up, result);
+  double period_us = block_us_ / warm_up, spent_us = 0;
+  result.samples.clear();
+  std::vector<double> samples;
+  while (result.stop_reason.empty()) {
+    const int size = block_size(period_us, rule_, spent_us);
+    const std::vector<double> block = run_block(test, peer, size, result);
+    samples.insert(samples.end(), block.begin(), block.end());
+    period_us = block_us_ / size;
+    spent_us += block_us_;
+    result.summary = summarise(samples, effective_samples(samples));
+    result.stop_reason = stop_reason(result.summary, rule_, spent_us);
+  }
+  bootstrap_.send(peer, 0);
+}
+
+PairResult PairTrial::begin(PairTest test, Rank peer) {
+  PairResult result;
+  result.from = bootstrap_.rank();
+  result.to = peer;
+  result.why = verify(test, peer, true, result);
+  if (agree(peer, result.why.empty())) time(test, peer, result);
+  return result;
+}
+
+PairResult PairTrial::answer(PairTest test, Rank peer) {
+  PairResult result;
+  result.from = peer;
+  result.to = bootstrap_.rank();
+  result.why = verify(test, peer, false, result);
+  if (!agree(peer, result.why.empty())) return result;
+  while (const int iterations = static_cast<int>(bootstrap_.receive(peer))) {
+    for (int i = 0; i < iterations + 1; ++i) iterate(test, peer, false);
+  }
+  return result;
+}
+
+}  // namespace weft

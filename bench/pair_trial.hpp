@@ -1,0 +1,59 @@
+// One test between two ranks: every byte verified, then timed. Only the two take part.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/pair_link.hpp"
+#include "bench/row_writer.hpp"
+#include "bench/stopping.hpp"
+
+namespace weft {
+
+/// What came of it, as rank `from`, who began, knows it; of `to` only `why` is known.
+struct PairResult {
+  Rank from = -1, to = -1;  // -1: no test
+  std::string why{};        // what is wrong; empty: all that this rank received was right
+  Summary summary{};        // us; latency: half round trips. n = 0: not timed
+  double first_us = 0;      // the very first iteration, as in `summary`
+  std::string stop_reason{};
+  Bytes posted = -1;  // payload that `from` posted in an iteration; -1: unknown
+  std::vector<RowWriter::Sample> samples{};  // of `from`; of latency the whole round trip
+
+  std::vector<std::byte> packed(bool with_samples) const;
+  static PairResult unpacked(const std::vector<std::byte>& bytes);
+};
+
+class PairTrial {
+ public:
+  /// `beat` is called once an iteration.
+  PairTrial(Bootstrap& bootstrap, Session& session, PairBuffers& buffers, PairLink& link,
+            const StoppingRule& rule, std::function<void()> beat);
+
+  /// The two ends of one test: one rank begins, the other answers. How many iterations there are is
+  /// decided by who begins, from block to block.
+  PairResult begin(PairTest test, Rank peer);
+  PairResult answer(PairTest test, Rank peer);
+
+ private:
+  std::string verify(PairTest test, Rank peer, bool begins, PairResult& result);
+  void iterate(PairTest test, Rank peer, bool begins);
+  /// The next block of who begins: its samples in us, its wall time.
+  std::vector<double> run_block(PairTest test, Rank peer, int iterations, PairResult& result);
+  void time(PairTest test, Rank peer, PairResult& result);
+  /// True if both ends say so.
+  bool agree(Rank peer, bool mine);
+
+  Bootstrap& bootstrap_;
+  Session& session_;
+  PairBuffers& buffers_;
+  PairLink& link_;
+  const StoppingRule& rule_;
+  std::function<void()> beat_;
+  int turn_ = 0;  // of the sets; the same at both ends
+  double block_us_ = 0, zero_us_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,295 @@
+#include "bench/pairs_run.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <set>
+
+#include "bench/bound_case.hpp"
+#include "bench/launch.hpp"
+#include "bench/noise.hpp"
+#include "bench/pair_options.hpp"
+#include "bench/pair_row.hpp"
+#include "bench/pair_table.hpp"
+#include "bench/pair_trial.hpp"
+#include "bench/run_frame.hpp"
+#include "bench/tournament.hpp"
+#include "transports/bootstrap_agree.hpp"
+#include "transports/bootstrap_hosts.hpp"
+
+namespace weft {
+namespace {
+
+constexpr int kOperationsPerSet = 6;        // windows that a pair prepares, both ways
+constexpr Bytes kScratch = Bytes{1} << 20;  // a transport's own needs
+// A test may take this much of --max-time, while ranks without a partner make no progress.
+constexpr double kIdleShare = 2;
+
+/// One transport, opened for one message size.
+struct OpenTransport {
+  const TransportInfo* info = nullptr;
+  std::string refused{};
+  std::unique_ptr<Session> session{};
+  std::unique_ptr<PairLink> link{};
+};
+
+class PairsRun {
+ public:
+  PairsRun(const PairOptions& options, Bootstrap& bootstrap)
+      : options_(options),
+        bootstrap_(bootstrap),
+        frame_(options.common, bootstrap),
+        noise_(bootstrap),
+        rule_(stopping_rule(options.common)),
+        watchdog_(frame_.watch(patience(), [this] { return activity(); })) {}
+
+  ExitCode go() {
+    return frame_.to_the_end([this] {
+      prepare();
+      for (const Bytes size : options_.common.sizes) measure_size(size);
+      return verdict();
+    });
+  }
+
+ private:
+  double patience() const {
+    const double idle = bootstrap_.size() > 2 ? kIdleShare * options_.common.max_time : 0;
+    return options_.common.timeout + idle;
+  }
+
+  std::string activity() const {
+    const std::lock_guard lock(activity_mutex_);
+    return activity_;
+  }
+  void set_activity(std::string text) {
+    const std::lock_guard lock(activity_mutex_);
+    activity_ = std::move(text);
+  }
+
+  void prepare() {
+    const int ranks = bootstrap_.size();
+    together(bootstrap_, [&] {
+      check_launch(ranks, 1);
+      if (ranks < 2) {
+        fail_usage("weft-pairs needs two ranks at least; start it with 'mpiexec -n 2 weft-pairs'");
+      }
+      usable_ = usable_transports(options_.common, bootstrap_);
+      rounds_ = options_.pairs_file.empty()
+                    ? tournament(ranks)
+                    : disjoint_rounds(read_pairs(options_.pairs_file, ranks));
+    });
+    if (options_.one_at_a_time) rounds_ = one_by_one(rounds_);
+    cpus_ = share_cpus(bootstrap_);
+    const RunFacts facts = frame_.gather_facts(1);
+    last_level_cache_ = facts.inventory.front().last_level_caches;
+    copy_limit_ = facts.copy_limit_GBps;
+    paths_ = output_paths(options_.common, "pairs");
+    frame_.open_files(paths_, facts);
+    if (bootstrap_.rank() == 0) warn_of_binding(cpus_);
+  }
+
+  static std::vector<PairRound> one_by_one(const std::vector<PairRound>& rounds) {
+    std::vector<PairRound> single;
+    for (const PairRound& round : rounds) {
+      for (const RankPair& pair : round) single.push_back({pair});
+    }
+    return single;
+  }
+
+  std::vector<Rank> peers() const {
+    std::set<Rank> found;
+    for (const PairRound& round : rounds_) {
+      for (const RankPair& pair : round) {
+        if (pair.a == bootstrap_.rank()) found.insert(pair.b);
+        if (pair.b == bootstrap_.rank()) found.insert(pair.a);
+      }
+    }
+    return {found.begin(), found.end()};
+  }
+
+  PairShape shape_of(Bytes size) {
+    PairShape shape{size, window_of(options_, size), 1, options_.common.hot};
+    const auto hosts = distinct_real_hosts(bootstrap_.hosts());
+    const Bytes ranks =
+        (bootstrap_.size() + static_cast<int>(hosts.size()) - 1) / static_cast<int>(hosts.size());
+    const auto steps = peers().size() * static_cast<std::size_t>(kOperationsPerSet * shape.window);
+    const int mine = rotation_sets(2 * ranks * PairBuffers::set_bytes(shape), last_level_cache_,
+                                   steps, shape.hot);
+    shape.sets =
+        static_cast<int>(-bootstrap_.max(-mine));  // the fewest: both ends take turns alike
+    return shape;
+  }
+
+  void measure_size(Bytes size) {
+    set_activity(fmt::format("setting up messages of {}", size_text(size)));
+    watchdog_.beat();
+    const PairShape shape = shape_of(size);
+    std::unique_ptr<Arena> arena;
+    std::unique_ptr<PairBuffers> buffers;
+    together(bootstrap_, [&] {
+      const Bytes room = static_cast<Bytes>(usable_.size()) * kScratch;
+      arena = std::make_unique<Arena>(MemorySpace::host, PairBuffers::bytes(shape), room);
+      buffers = std::make_unique<PairBuffers>(shape, *arena);
+    });
+    std::vector<OpenTransport> open;
+    for (const TransportInfo* info : usable_)
+      open.push_back(open_transport(*info, *arena, *buffers));
+    for (int round = 1; round <= options_.rounds; ++round) {
+      for (const PairRound& pairs : rounds_) {
+        for (OpenTransport& transport : open) measure_pairs(pairs, round, transport, *buffers);
+      }
+    }
+  }
+
+  OpenTransport open_transport(const TransportInfo& info, Arena& arena,
+                               const PairBuffers& buffers) {
+    OpenTransport open{.info = &info};
+    try {
+      together(bootstrap_, [&] {
+        open.session = info.open(
+            bootstrap_, arena,
+            session_options(options_.common, info.algorithms.front(), cpus_.oversubscribed));
+      });
+      together(bootstrap_, [&] {
+        open.link = std::make_unique<PairLink>(*open.session, buffers, bootstrap_.size(),
+                                               bootstrap_.rank(), peers());
+      });
+      together(bootstrap_, [&] { open.session->commit(); });
+    } catch (const AgreedError& error) {
+      open.refused = error.what();
+    }
+    watchdog_.beat();
+    return open;
+  }
+
+  void measure_pairs(const PairRound& pairs, int round, OpenTransport& transport,
+                     PairBuffers& buffers) {
+    for (const PairTest test : kPairTests) {
+      for (const bool forth : {true, false}) {
+        PairRound directed = pairs;
+        if (!forth) {
+          for (RankPair& pair : directed) std::swap(pair.a, pair.b);
+        }
+        const auto cell = [&](Rank from, Rank to) {
+          return PairCell{*transport.info, test, buffers.shape(), round, from, to};
+        };
+        if (transport.refused.empty()) {
+          measure_together(directed, cell, transport, buffers);
+        } else {
+          refuse(directed, cell, transport.refused);
+        }
+      }
+    }
+  }
+
+  using CellOf = std::function<PairCell(Rank from, Rank to)>;
+
+  /// One test of all pairs at the same time, from `a` to `b`.
+  void measure_together(const PairRound& pairs, const CellOf& cell, OpenTransport& transport,
+                        PairBuffers& buffers) {
+    const Rank me = bootstrap_.rank();
+    const auto mine = std::ranges::find_if(
+        pairs, [me](const RankPair& pair) { return pair.a == me || pair.b == me; });
+    const RankPair shown = mine == pairs.end() ? pairs.front() : *mine;
+    const PairCell doing = cell(shown.a, shown.b);
+    set_activity(fmt::format("{} {}", mine == pairs.end() ? "waiting for" : "measuring",
+                             doing.id(bootstrap_.size())));
+    noise_.start();
+    PairResult result;
+    if (mine != pairs.end()) {
+      PairTrial trial(bootstrap_, *transport.session, buffers, *transport.link, rule_,
+                      [this] { watchdog_.beat(); });
+      result = mine->a == me ? trial.begin(doing.test, mine->b) : trial.answer(doing.test, mine->a);
+    }
+    const auto all = bootstrap_.all_gather(
+        std::span<const std::byte>(result.packed(!options_.common.samples.empty())));
+    const Noise noise = noise_.stop();
+    watchdog_.beat();
+    for (const RankPair& pair : pairs) {
+      const PairCell measured = cell(pair.a, pair.b);
+      PairResult of_pair = PairResult::unpacked(all[static_cast<std::size_t>(pair.a)]);
+      const PairResult other = PairResult::unpacked(all[static_cast<std::size_t>(pair.b)]);
+      if (of_pair.why.empty()) of_pair.why = other.why;
+      Row row = pair_row(row_context(), measured);
+      add_result(row, row_context(), measured, of_pair, noise);
+      ++measured_;
+      wrong_ += !of_pair.why.empty();
+      write(std::move(row), of_pair.samples);
+    }
+  }
+
+  void refuse(const PairRound& pairs, const CellOf& cell, const std::string& why) {
+    for (const RankPair& pair : pairs) {
+      Row row = pair_row(row_context(), cell(pair.a, pair.b));
+      row.set("skip_reason", why);
+      write(std::move(row), {});
+    }
+  }
+
+  PairRowContext row_context() const {
+    return {options_, bootstrap_, cpus_, frame_.launch_id(), copy_limit_};
+  }
+
+  void write(Row row, const std::vector<RowWriter::Sample>& samples) {
+    together(bootstrap_, [&] {
+      if (RowWriter* writer = frame_.writer()) {
+        writer->write(row);
+        if (!samples.empty()) writer->write_samples(std::string(row.get("cell_id")), samples);
+      }
+    });
+    rows_.push_back(std::move(row));
+  }
+
+  Ending verdict() {
+    const bool first = bootstrap_.rank() == 0;
+    if (first) {
+      fmt::print("\nPairs of {} ranks, hosts {}\n\n{}", bootstrap_.size(),
+                 rows_.front().get("host_names"), pair_tables(rows_, bootstrap_.size()));
+      for (const std::string& file : named_files(paths_)) fmt::print("Written: {}\n", file);
+      std::fflush(stdout);
+    }
+    if (wrong_ > 0) return {ExitCode::failed, "a verification failed"};
+    if (measured_ > 0) return {};
+    const std::string why = "no cell could run: " + std::string(rows_.front().get("skip_reason"));
+    if (first) fmt::print(stderr, "weft: error: {}\n", why);
+    return {ExitCode::usage, why};
+  }
+
+  const PairOptions& options_;
+  Bootstrap& bootstrap_;
+  RunFrame frame_;
+  NoiseMeter noise_;
+  StoppingRule rule_;
+  std::vector<const TransportInfo*> usable_;
+  std::vector<PairRound> rounds_;
+  CpuShare cpus_;
+  Bytes last_level_cache_ = 0;
+  double copy_limit_ = 0;
+  OutputPaths paths_;
+  std::vector<Row> rows_;
+  int measured_ = 0, wrong_ = 0;
+  mutable std::mutex activity_mutex_;  // the watchdog's thread reads
+  std::string activity_ = "starting";
+  Watchdog watchdog_;  // last: it looks at all the others
+};
+
+}  // namespace
+
+int run_pairs(int argc, char** argv) {
+  return report_errors([&](bool first) {
+    PairOptions options;
+    if (!parse_pair_options(argc, argv, options, first)) return 0;
+    const auto bootstrap = make_mpi_bootstrap(options.common.ranks_per_host);
+    if (options.common.list_transports) {
+      const std::string text = list_transports_text(*bootstrap);
+      if (bootstrap->rank() == 0) fmt::print("{}", text);
+      return 0;
+    }
+    return static_cast<int>(PairsRun(options, *bootstrap).go());
+  });
+}
+
+}  // namespace weft

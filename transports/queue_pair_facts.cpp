@@ -1,0 +1,21 @@
+#include "transports/queue_pair_facts.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace weft {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(QueuePairFacts, rank, peer, index, device, address, peer_address,
+                                   number, peer_number, udp_source_port, path_mtu, messages,
+                                   payload, posted, packets, frame_bytes)
+
+QueuePairs gather_queue_pairs(const std::vector<QueuePairFacts>& mine, Bootstrap& bootstrap) {
+  QueuePairs all;
+  for (const std::string& text : bootstrap.all_gather(nlohmann::json(mine).dump())) {
+    for (const auto& facts : nlohmann::json::parse(text).get<std::vector<QueuePairFacts>>()) {
+      all[{facts.rank, facts.peer, facts.index}] = facts;
+    }
+  }
+  return all;
+}
+
+}  // namespace weft
