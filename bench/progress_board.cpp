@@ -116,7 +116,10 @@ RankState ProgressBoard::state_of(std::size_t index) const {
   using Condition = RankState::Condition;
   const ProgressSlot& seen = slot(index);
   RankState state{ranks_[index], Condition::alive, seen.beats.load(), seen.activity()};
-  if (index == own_) return state;
+  if (index == own_) {  // the watchdog's thread looks: the first one may be stuck all the same
+    if (facts_of(getpid()).state == 'D') state.condition = Condition::blocked;
+    return state;
+  }
   if (monotonic_us() - seen.pulse_us.load() > kSilentAfterUs) state.condition = Condition::silent;
   if (!same_process_space(seen)) return state;
   const ProcessFacts facts = facts_of(seen.pid.load());

@@ -9,7 +9,7 @@ source "$here/suite.sh"
 
 if [[ ${1-} == --help || ${1-} == -h ]]; then
   sed -n '3,4s/^# //p' "$0"
-  say "Labels: unit (seconds, two at a time), mpi, slurm, slow, sanitize. --no-install as first option: never call apt."
+  say "Labels: unit (seconds, two at a time), mpi, slurm, slow, rdma, sanitize. --no-install as first option: never call apt."
   exit 0
 fi
 if [[ ${1-} == --no-install ]]; then

@@ -185,11 +185,12 @@ def speed_rows(path, times, launches=6, skip=()):
                     for transport, algorithm in (("mpi", "default"), ("shm", "auto"), ("bare", "memcpy"), ("bare", "stream")):
                         if transport not in skip:
                             us = times(transport, size) * rng.uniform(0.99, 1.01)
-                            lines.append(f"weft-2,a{launch:015},{collective[:2]}/sweep/{collective}.{size}B/f32/tp2/x/comm,p,comm,{transport},"
-                                         f"{algorithm},{size},{cache},2,{us:.6g},quiet,true,\n")
+                            rank = size * (2 if collective == "all_to_all_v" else 1)   # to two ranks
+                            lines.append(f"weft-2,a{launch:015},{collective[:2]}/sweep/{collective}.{rank}B/f32/tp2/x/comm,p,comm,{transport},"
+                                         f"{algorithm},{rank},{cache},2,{us:.6g},quiet,true,\n")
     path.mkdir()
     (path / "rows.csv").write_text(SPEED_HEAD + "".join(lines))
-    plain = [f"{launch},{op},2,{size // (2 if op == 'alltoallv' else 1)},{rotate},9,0,{times('plain', size)},,0.1\n"
+    plain = [f"{launch},{op},2,{size},{rotate},9,0,{times('plain', size)},,0.1\n"
              for launch in range(1, launches + 1) for op in ("allgather", "allreduce", "alltoallv") for rotate in (0, 1 << 24)
              for size in (8, 4096, 65536, 1 << 20, 4 << 20) if not rotate or size >= 4096]
     (path / "plain.csv").write_text("launch,op,ranks,size,rotate,samples,late,median_us,back_to_back_us,seconds\n" + "".join(plain))
