@@ -57,7 +57,7 @@ double gigabytes_per_second(double bytes, double us) {
   return bytes > 0 && us > 0 ? bytes / us * 1e-3 : std::nan("");
 }
 
-void identify_hosts(Row& row, const Place& place) {
+void identify_hosts(Row& row, const RunPlace& place) {
   row.set("world", place.bootstrap.size());
   const auto hosts = distinct_real_hosts(place.bootstrap.hosts());
   row.set("hosts", static_cast<std::int64_t>(hosts.size()));

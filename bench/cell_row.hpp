@@ -14,14 +14,14 @@ void add_times(Row& row, const Measurement& measurement);
 
 // Columns that every program has.
 /// World, hosts, and how ranks are bound.
-struct Place {
+struct RunPlace {
   const Bootstrap& bootstrap;
   bool virtual_hosts = false;
   int cores = 1;  // usable on this host
   const std::string& binding;
   const std::string& binding_note;
 };
-void identify_hosts(Row& row, const Place& place);
+void identify_hosts(Row& row, const RunPlace& place);
 void add_noise(Row& row, const Noise& noise);
 /// How many samples, and their times; no times without samples.
 void add_statistics(Row& row, const Summary& summary);

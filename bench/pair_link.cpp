@@ -8,13 +8,11 @@
 namespace weft {
 namespace {
 
-constexpr Bytes kAlignment = 256;  // a pair of cache lines, and every vector width
+constexpr Bytes kSpacing = 256;  // a pair of cache lines, and every vector width
 constexpr Bytes kAnswerBytes = 8;
 constexpr int kPoison = 0xA5;
 
-Bytes stride(const PairShape& shape) {
-  return (shape.size + kAlignment - 1) / kAlignment * kAlignment;
-}
+Bytes stride(const PairShape& shape) { return (shape.size + kSpacing - 1) / kSpacing * kSpacing; }
 
 Bytes places_of(const PairShape& shape) { return shape.hot ? 1 : shape.window; }
 
@@ -65,14 +63,14 @@ std::string_view to_string(PairTest test) {
 Bytes PairBuffers::set_bytes(const PairShape& shape) { return places_of(shape) * stride(shape); }
 
 Bytes PairBuffers::bytes(const PairShape& shape) {
-  return 2 * (shape.sets * set_bytes(shape) + kAlignment);
+  return 2 * (shape.sets * set_bytes(shape) + kSpacing);
 }
 
 PairBuffers::PairBuffers(const PairShape& shape, Arena& arena) : shape_(shape) {
-  out_ = arena.take(shape.sets * set_bytes(shape), kAlignment).data();
-  in_ = arena.take(shape.sets * set_bytes(shape), kAlignment).data();
-  answer_out_ = arena.take(kAnswerBytes, kAlignment).data();
-  answer_in_ = arena.take(kAnswerBytes, kAlignment).data();
+  out_ = arena.take(shape.sets * set_bytes(shape), kSpacing).data();
+  in_ = arena.take(shape.sets * set_bytes(shape), kSpacing).data();
+  answer_out_ = arena.take(kAnswerBytes, kSpacing).data();
+  answer_in_ = arena.take(kAnswerBytes, kSpacing).data();
 }
 
 BoundView PairBuffers::view(std::byte* base, int set, int message) const {

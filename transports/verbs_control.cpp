@@ -9,7 +9,7 @@
 namespace weft {
 namespace {
 
-constexpr Bytes kLine = 64, kPage = 4096;
+constexpr Bytes kCacheLine = 64, kPage = 4096;
 
 Bytes up_to(Bytes bytes, Bytes multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
@@ -25,7 +25,7 @@ VerbsControl::Pages::Pages(Bytes bytes)
 VerbsControl::VerbsControl(ibv_pd* domain, int ranks, Bytes eager, int slots,
                            const std::string& where)
     : eager_(eager),
-      slot_bytes_(up_to(eager + static_cast<Bytes>(sizeof(Envelope)), kLine)),
+      slot_bytes_(up_to(eager + static_cast<Bytes>(sizeof(Envelope)), kCacheLine)),
       block_(kSlotsAt + slots * slot_bytes_),
       slots_(slots),
       memory_(ranks * 2 * block_),

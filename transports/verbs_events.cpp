@@ -51,7 +51,7 @@ VerbsEvents::VerbsEvents(ibv_context* context, std::string where)
 
 VerbsEvents::~VerbsEvents() {
   const std::uint64_t one = 1;
-  if (write(stop_.get(), &one, sizeof one) != sizeof one) {
+  if (::write(stop_.get(), &one, sizeof one) != sizeof one) {
     thread_.detach();  // never seen; better than to wait for ever
     return;
   }
