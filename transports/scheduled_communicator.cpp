@@ -157,16 +157,17 @@ NativeInput ScheduledCommunicator::native_input(const Operation& operation,
   return input;
 }
 
-Plan ScheduledCommunicator::plan_collective(const Operation& operation, const Matched& matched,
-                                            const std::vector<RankRecord>& ranks) const {
+OperationPlan ScheduledCommunicator::plan_collective(const Operation& operation,
+                                                     const Matched& matched,
+                                                     const std::vector<RankRecord>& ranks) const {
   const OperationRecord& mine = *matched[at(rank())];
   if (world_.native && world_.transport.offers_native(mine.kind)) {
-    Plan plan;
+    OperationPlan plan;
     plan.native = world_.transport.native(native_input(operation, matched));
     return plan;
   }
   if (mine.row_elements > 0) {
-    Plan plan;
+    OperationPlan plan;
     plan.run_time = true;
     plan.rounds = 1;
     return plan;
@@ -188,10 +189,10 @@ bool ScheduledCommunicator::needs_credits(const Matched& matched) const {
   return elements * size_of(matched.front()->dtype) > world_.transport.uncredited_bytes();
 }
 
-Plan ScheduledCommunicator::plan_points(const Operation& operation, const GroupMatch& match,
-                                        PointsSeen& seen) const {
+OperationPlan ScheduledCommunicator::plan_points(const Operation& operation,
+                                                 const GroupMatch& match, PointsSeen& seen) const {
   if (world_.native && world_.transport.offers_native(OperationKind::point_to_point)) {
-    Plan plan;
+    OperationPlan plan;
     plan.native = world_.transport.native(native_input(operation, {}));
     return plan;
   }
@@ -227,9 +228,9 @@ void ScheduledCommunicator::bind(const GroupMatch& match, const std::vector<Rank
   PointsSeen seen = points_of(match);
   while (plans_.size() < prepared()) {
     const auto op = static_cast<OperationId>(plans_.size());
-    Plan plan = is_point(op)
-                    ? plan_points(operation(op), match, seen)
-                    : plan_collective(operation(op), match.collective(collective++), ranks);
+    OperationPlan plan =
+        is_point(op) ? plan_points(operation(op), match, seen)
+                     : plan_collective(operation(op), match.collective(collective++), ranks);
     plan.what = what(operation(op));
     plans_.push_back(std::move(plan));
   }
@@ -283,7 +284,7 @@ void ScheduledCommunicator::await(int peer, std::uint64_t messages, const char* 
   world_.transport.wait(channel(peer, kDataChannel), messages_[at(peer)], what);
 }
 
-void ScheduledCommunicator::execute(const Plan& plan, const PlanStep& step) {
+void ScheduledCommunicator::execute(const OperationPlan& plan, const PlanStep& step) {
   switch (step.kind) {
     case PlanStep::Kind::give_credit:
       return give_credit(step.peer);
@@ -304,7 +305,7 @@ void ScheduledCommunicator::execute(const Plan& plan, const PlanStep& step) {
   }
 }
 
-void ScheduledCommunicator::execute(const Plan& plan) {
+void ScheduledCommunicator::execute(const OperationPlan& plan) {
   for (step_ = 0; step_ < plan.steps.size(); ++step_) execute(plan, plan.steps[step_]);
 }
 
@@ -357,7 +358,7 @@ void ScheduledCommunicator::execute_run_time(const Operation& operation, const c
   for (int i = size() - 1; i > 0; --i) await(peer(i), 1, what);
 }
 
-void ScheduledCommunicator::fail_in(const Plan& plan, const Error& error) const {
+void ScheduledCommunicator::fail_in(const OperationPlan& plan, const Error& error) const {
   if (error.code() != ExitCode::timed_out || step_ >= plan.steps.size()) throw error;
   fail(error.code(),
        fmt::format("{} (round {} of {}, step {} of {})", error.what(), plan.steps[step_].round + 1,
@@ -369,7 +370,7 @@ void ScheduledCommunicator::do_run(OperationId id, Stream&) {
     fail_usage(fmt::format("{} '{}' runs before commit()", to_string(operation(id).kind),
                            operation(id).label));
   }
-  const Plan& plan = plans_[static_cast<std::size_t>(id)];
+  const OperationPlan& plan = plans_[static_cast<std::size_t>(id)];
   try {
     if (plan.native) return plan.native->run();
     plan.run_time ? execute_run_time(operation(id), plan.what.c_str()) : execute(plan);

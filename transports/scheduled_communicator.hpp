@@ -47,8 +47,8 @@ class ScheduledCommunicator final : public Communicator {
   Bytes place_of(const BoundView& view, const Operation& operation) const;
   const Algorithm& algorithm_for(const ScheduleInput& input, DType dtype) const;
   std::unique_ptr<Schedule> schedule_of(const Matched& matched) const;
-  Plan plan_collective(const Operation& operation, const Matched& matched,
-                       const std::vector<RankRecord>& ranks) const;
+  OperationPlan plan_collective(const Operation& operation, const Matched& matched,
+                                const std::vector<RankRecord>& ranks) const;
   bool needs_credits(const Matched& matched) const;
   NativeInput native_input(const Operation& operation, const Matched& matched) const;
   /// Of each pair: how many messages have been planned, and what leave they have.
@@ -57,13 +57,14 @@ class ScheduledCommunicator final : public Communicator {
     std::vector<std::vector<GroupMatch::Leave>> out, in;
   };
   PointsSeen points_of(const GroupMatch& match) const;
-  Plan plan_points(const Operation& operation, const GroupMatch& match, PointsSeen& seen) const;
+  OperationPlan plan_points(const Operation& operation, const GroupMatch& match,
+                            PointsSeen& seen) const;
   bool is_point(OperationId id) const {
     return operation(id).kind == OperationKind::point_to_point;
   }
 
-  void execute(const Plan& plan);
-  void execute(const Plan& plan, const PlanStep& step);
+  void execute(const OperationPlan& plan);
+  void execute(const OperationPlan& plan, const PlanStep& step);
   void execute_run_time(const Operation& operation, const char* what);
   void publish_destination(int peer, const Operation& operation);
   void send_run_time(int peer, const Operation& operation, const char* what);
@@ -75,14 +76,14 @@ class ScheduledCommunicator final : public Communicator {
                       std::uint16_t piece = 0);
   double post_time_us() const;  // 0 where nobody records
   Channel channel(int peer, std::uint16_t id) const;
-  [[noreturn]] void fail_in(const Plan& plan, const Error& error) const;
+  [[noreturn]] void fail_in(const OperationPlan& plan, const Error& error) const;
 
   const ScheduledWorld& world_;
   CommKey key_;
   CommId id_ = 0;
   std::vector<Network> networks_;                  // by group index, as are the next two
   std::vector<std::uint64_t> messages_, credits_;  // seen so far of each peer
-  std::vector<Plan> plans_;                        // by operation id; committed ones only
+  std::vector<OperationPlan> plans_;               // by operation id; committed ones only
   std::size_t step_ = 0;                           // of the plan in progress
   Bytes control_ = -1;                             // own control area; -1: none yet
   std::vector<Bytes> peer_control_;

@@ -20,7 +20,7 @@ class PlanBuilder {
     plan_.dtype = dtype;
   }
 
-  Plan build(const Schedule& schedule) {
+  OperationPlan build(const Schedule& schedule) {
     plan_.rounds = schedule.rounds();
     for (round_ = 0; round_ < plan_.rounds; ++round_) add(schedule.round(round_));
     if (credits_) give_credits_first();
@@ -111,19 +111,19 @@ class PlanBuilder {
   Arena& arena_;
   std::vector<bool> credited_;
   std::vector<int> senders_;
-  Plan plan_;
+  OperationPlan plan_;
   int round_ = 0;
 };
 
 }  // namespace
 
-Plan make_plan(const Schedule& schedule, const std::vector<Places>& places, int rank, DType dtype,
-               Arena& arena, bool credits) {
+OperationPlan make_plan(const Schedule& schedule, const std::vector<Places>& places, int rank,
+                        DType dtype, Arena& arena, bool credits) {
   return PlanBuilder(places, rank, dtype, arena, credits).build(schedule);
 }
 
-Plan make_point_plan(const std::vector<PointPlace>& members) {
-  Plan plan;
+OperationPlan make_point_plan(const std::vector<PointPlace>& members) {
+  OperationPlan plan;
   for (const PointPlace& m : members) {
     if (!m.send && m.leave.opens) plan.steps.push_back({.kind = Kind::give_credit, .peer = m.peer});
   }

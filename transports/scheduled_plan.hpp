@@ -32,7 +32,7 @@ struct PlanStep {
   std::byte* to = nullptr;
 };
 
-struct Plan {
+struct OperationPlan {
   std::vector<PlanStep> steps;
   std::vector<const std::byte*> sources;
   DType dtype = DType::f32;
@@ -50,8 +50,8 @@ struct Places {
 /// `places` by group index; `rank` is this one's; without credits where all messages are short.
 /// Throws Error(failed) if the schedule leaves its
 /// memory.
-Plan make_plan(const Schedule& schedule, const std::vector<Places>& places, int rank, DType dtype,
-               Arena& arena, bool credits);
+OperationPlan make_plan(const Schedule& schedule, const std::vector<Places>& places, int rank,
+                        DType dtype, Arena& arena, bool credits);
 
 /// A message of a point-to-point operation: `local` here; `remote` at the peer (sends only).
 struct PointPlace {
@@ -62,6 +62,6 @@ struct PointPlace {
 };
 /// All credits are given before anything is sent, and everything is sent before anything is
 /// awaited.
-Plan make_point_plan(const std::vector<PointPlace>& members);
+OperationPlan make_point_plan(const std::vector<PointPlace>& members);
 
 }  // namespace weft
