@@ -273,7 +273,7 @@ void ScheduledCommunicator::take_credit(int peer, const char* what) {
 
 void ScheduledCommunicator::send(int peer, Bytes from, Bytes to, Bytes n, bool credited) {
   const double posted = post_time_us();
-  for (const Piece& piece :
+  for (const PostedPart& piece :
        world_.transport.send(channel(peer, kDataChannel), from, to, n, credited)) {
     record_message(peer, piece.bytes, MessageKind::payload, posted, piece.channel);
   }

@@ -2,8 +2,8 @@
 
 namespace weft {
 
-std::span<const Piece> Transport::send(Channel channel, Bytes source, Bytes destination, Bytes n,
-                                       bool) {
+std::span<const PostedPart> Transport::send(Channel channel, Bytes source, Bytes destination,
+                                            Bytes n, bool) {
   if (n > 0) put(channel, source, destination, n);
   signal(channel);
   whole_ = {0, n};

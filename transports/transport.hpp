@@ -26,7 +26,7 @@ inline constexpr std::uint16_t kCreditChannel = 1;
 inline constexpr std::uint16_t kChannelsPerComm = 2;
 
 /// A part of a message as it was posted.
-struct Piece {
+struct PostedPart {
   std::uint16_t channel = 0;  // verbs: index of the queue pair
   Bytes bytes = 0;
 };
@@ -42,8 +42,8 @@ class Transport {
   /// put() and signal(), as one message where the wire can. Without a credit (at most
   /// uncredited_bytes()) the message waits at the peer until it is waited for there. Returns what
   /// was posted, valid until the next call; nothing for no bytes.
-  virtual std::span<const Piece> send(Channel channel, Bytes source, Bytes destination, Bytes n,
-                                      bool credited);
+  virtual std::span<const PostedPart> send(Channel channel, Bytes source, Bytes destination,
+                                           Bytes n, bool credited);
   /// Returns when this rank's counter of (comm, id, peer) has reached `at_least` (counts never go
   /// back). Throws Error(timed_out) naming peer, host and `what`.
   virtual void wait(Channel channel, std::uint64_t at_least, const char* what) = 0;
@@ -71,7 +71,7 @@ class Transport {
   virtual std::unique_ptr<NativeOperation> native(const NativeInput&) { return nullptr; }
 
  private:
-  Piece whole_;  // of the last send()
+  PostedPart whole_;  // of the last send()
 };
 
 /// A Session whose communicators run schedules on `transport`, or its native forms: those are the

@@ -84,8 +84,8 @@ void VerbsWire::signal(Channel channel) {
   push(channel.peer, index, queue, write);
 }
 
-std::span<const Piece> VerbsWire::send(Channel channel, Bytes source, Bytes destination, Bytes n,
-                                       bool credited) {
+std::span<const PostedPart> VerbsWire::send(Channel channel, Bytes source, Bytes destination,
+                                            Bytes n, bool credited) {
   if (n == 0) {
     signal(channel);
     return {};
@@ -108,8 +108,8 @@ std::span<const Piece> VerbsWire::send(Channel channel, Bytes source, Bytes dest
 
 /// All of a message on one queue pair, or parts of it on all: each part ends with an immediate of
 /// its own.
-std::span<const Piece> VerbsWire::send_parts(Channel channel, Bytes source, Bytes destination,
-                                             Bytes n) {
+std::span<const PostedPart> VerbsWire::send_parts(Channel channel, Bytes source, Bytes destination,
+                                                  Bytes n) {
   std::uint64_t& sent = sent_[place(channel, channel.peer)];
   const Bytes mtu = bytes_of(peers_.peer(channel.peer).path.mtu);
   const auto queues = static_cast<Bytes>(options_.queue_pairs);

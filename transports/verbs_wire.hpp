@@ -19,8 +19,8 @@ class VerbsWire final : public Transport {
 
   void put(Channel channel, Bytes source, Bytes destination, Bytes n) override;
   void signal(Channel channel) override;
-  std::span<const Piece> send(Channel channel, Bytes source, Bytes destination, Bytes n,
-                              bool credited) override;
+  std::span<const PostedPart> send(Channel channel, Bytes source, Bytes destination, Bytes n,
+                                   bool credited) override;
   void wait(Channel channel, std::uint64_t at_least, const char* what) override;
   void flush() override;
   void commit(Bytes used) override;
@@ -48,7 +48,7 @@ class VerbsWire final : public Transport {
 
   // Sending.
   void send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n);
-  std::span<const Piece> send_parts(Channel channel, Bytes source, Bytes destination, Bytes n);
+  std::span<const PostedPart> send_parts(Channel channel, Bytes source, Bytes destination, Bytes n);
   Write to_arena(Rank peer, Bytes source, Bytes destination, Bytes n) const;
   /// Waits until the queue takes one more work request, and for `immediate` until the peer has a
   /// receive for it.
@@ -78,11 +78,11 @@ class VerbsWire final : public Transport {
   Bytes eager_;
   VerbsPeers peers_;
   std::vector<PeerState> states_;
-  std::vector<std::uint64_t> sent_;                   // messages, by place()
-  std::vector<std::unique_ptr<Arrivals>> arrivals_;   // made by the first message
-  std::vector<std::uint32_t> dirty_;                  // queues with work requests not yet posted
-  std::array<Piece, kMostVerbsQueuePairs> pieces_{};  // of the last send()
-  const char* doing_ = "setting up";                  // for errors
+  std::vector<std::uint64_t> sent_;                  // messages, by place()
+  std::vector<std::unique_ptr<Arrivals>> arrivals_;  // made by the first message
+  std::vector<std::uint32_t> dirty_;                 // queues with work requests not yet posted
+  std::array<PostedPart, kMostVerbsQueuePairs> pieces_{};  // of the last send()
+  const char* doing_ = "setting up";                       // for errors
 };
 
 }  // namespace weft
