@@ -1,17 +1,26 @@
 #include "bench/launch.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
+#include "transports/file_limit.hpp"
+
 namespace weft {
 namespace {
+
+// What MPICH with UCX was seen to open at its start: 20 files in one host, and between hosts up to one
+// a rank.
+constexpr int kFilesOfMpi = 24, kFilesOfMpiPerRank = 1;
 
 int integer_variable(const char* name) {
   const char* text = std::getenv(name);
@@ -21,12 +30,22 @@ int integer_variable(const char* name) {
   return value;
 }
 
+// A process that leaves before it has said anything to hydra is one that ended well for it, and the
+// others would wait in MPI_Init. PMI-1's abort has hydra end them. Slurm's srun has an option for
+// that (--kill-on-bad-exit).
+void tell_hydra_to_end_all(ExitCode code) {
+  const int fd = integer_variable("PMI_FD");
+  if (fd <= 0 || std::getenv("MPI_LOCALNRANKS") == nullptr) return;
+  dprintf(fd, "cmd=abort exitcode=%d\n", static_cast<int>(code));
+}
+
 }  // namespace
 
-void leave_alone(Rank rank, ExitCode code, const std::string& message) {
+void leave_alone(Rank rank, ExitCode code, const std::string& message, bool before_mpi) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300) * std::min(rank, 20));
   std::fprintf(stderr, "weft: error: %s\n", message.c_str());
   std::fflush(nullptr);
+  if (before_mpi) tell_hydra_to_end_all(code);
   std::_Exit(static_cast<int>(code));
 }
 
@@ -50,6 +69,16 @@ Rank launcher_rank() {
     if (std::getenv(name)) return integer_variable(name);
   }
   return 0;
+}
+
+void check_open_files() {
+  const Rank rank = launcher_rank();
+  const std::string why = too_few_files(kFilesOfMpi + kFilesOfMpiPerRank * promised_ranks().ranks);
+  if (why.empty()) return;
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  gethostname(host.data(), HOST_NAME_MAX);
+  leave_alone(rank, ExitCode::usage, fmt::format("rank {} on {}: {}", rank, host.data(), why),
+              true);
 }
 
 void check_launch(int found, int needed) {

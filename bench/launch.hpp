@@ -11,7 +11,8 @@ namespace weft {
 /// Ends this process at once with `code`, after printing `message`, for errors that the other ranks
 /// cannot be told of (a peer that does not answer). Lower ranks print first; hydra ends the others
 /// when the first has left, so one message is seen.
-[[noreturn]] void leave_alone(Rank rank, ExitCode code, const std::string& message);
+[[noreturn]] void leave_alone(Rank rank, ExitCode code, const std::string& message,
+                              bool before_mpi = false);
 
 /// What the launcher's environment promises, and by which variable: 0 if nothing.
 struct Promise {
@@ -22,6 +23,10 @@ Promise promised_ranks();
 /// This process's rank by the launcher's environment, before MPI is initialised; 0 if it says
 /// nothing.
 Rank launcher_rank();
+
+/// Ends this process with exit code 2 where MPI could not start for want of open files: it would
+/// abort without saying why. Call before MPI is initialised.
+void check_open_files();
 
 /// Throws Error(usage) if MPI found fewer ranks than the launcher promised or the layout needs,
 /// naming the cure.

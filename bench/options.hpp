@@ -21,7 +21,7 @@ std::string_view to_string(Phase phase);
 
 struct Options {
   std::vector<std::string> transports;  // default {"mpi", "shm"}: those available here
-  bool transports_given = false;        // asked for by name: an unavailable one is an error
+  bool transports_given = false;        // asked for by name: an unavailable one is said
   std::vector<std::string>
       algorithms;  // empty: each transport's default; else those a transport has
   std::string model;

@@ -76,11 +76,12 @@ class PairsRun {
       if (ranks < 2) {
         fail_usage("weft-pairs needs two ranks at least; start it with 'mpiexec -n 2 weft-pairs'");
       }
-      usable_ = usable_transports(options_.common, bootstrap_);
+      choice_ = choose_transports(options_.common, bootstrap_);
       rounds_ = options_.pairs_file.empty()
                     ? tournament(ranks)
                     : disjoint_rounds(read_pairs(options_.pairs_file, ranks));
     });
+    if (!choice_.missing.empty()) print_error(choice_.missing);
     if (options_.one_at_a_time) rounds_ = one_by_one(rounds_);
     cpus_ = share_cpus(bootstrap_);
     const RunFacts facts = frame_.gather_facts(1);
@@ -130,12 +131,12 @@ class PairsRun {
     std::unique_ptr<Arena> arena;
     std::unique_ptr<PairBuffers> buffers;
     together(bootstrap_, [&] {
-      const Bytes room = static_cast<Bytes>(usable_.size()) * kScratch;
+      const Bytes room = static_cast<Bytes>(choice_.transports.size()) * kScratch;
       arena = std::make_unique<Arena>(MemorySpace::host, PairBuffers::bytes(shape), room);
       buffers = std::make_unique<PairBuffers>(shape, *arena);
     });
     std::vector<OpenTransport> open;
-    for (const TransportInfo* info : usable_)
+    for (const TransportInfo* info : choice_.transports)
       open.push_back(open_transport(*info, *arena, *buffers));
     for (int round = 1; round <= options_.rounds; ++round) {
       for (const PairRound& pairs : rounds_) {
@@ -252,9 +253,11 @@ class PairsRun {
       std::fflush(stdout);
     }
     if (wrong_ > 0) return {ExitCode::failed, "a verification failed"};
-    if (measured_ > 0) return {};
+    if (measured_ > 0) {
+      return choice_.missing.empty() ? Ending{} : Ending{ExitCode::usage, choice_.missing};
+    }
     const std::string why = "no cell could run: " + std::string(rows_.front().get("skip_reason"));
-    if (first) fmt::print(stderr, "weft: error: {}\n", why);
+    print_error(why);
     return {ExitCode::usage, why};
   }
 
@@ -263,7 +266,7 @@ class PairsRun {
   RunFrame frame_;
   NoiseMeter noise_;
   StoppingRule rule_;
-  std::vector<const TransportInfo*> usable_;
+  TransportChoice choice_;
   std::vector<PairRound> rounds_;
   CpuShare cpus_;
   Bytes last_level_cache_ = 0;
@@ -282,6 +285,7 @@ int run_pairs(int argc, char** argv) {
   return report_errors([&](bool first) {
     PairOptions options;
     if (!parse_pair_options(argc, argv, options, first)) return 0;
+    check_open_files();
     const auto bootstrap = make_mpi_bootstrap(options.common.ranks_per_host);
     if (options.common.list_transports) {
       const std::string text = list_transports_text(*bootstrap);

@@ -148,7 +148,7 @@ std::string Plan::options_text(const Case& c) const {
 }
 
 Plan make_plan(const Options& options, const Pattern& pattern, int world,
-               const std::vector<const TransportInfo*>& usable) {
+               const std::vector<const TransportInfo*>& transports) {
   check_algorithms(options);
   Plan plan{
       &pattern,
@@ -162,7 +162,7 @@ Plan make_plan(const Options& options, const Pattern& pattern, int world,
   for (const Case& c : plan.cases)
     plan.program(c, 0);  // what cannot be built is said before anything is measured
   for (std::size_t i = 0; i < plan.cases.size(); ++i) {
-    for (const TransportInfo* transport : usable) {
+    for (const TransportInfo* transport : transports) {
       for (const std::string& algorithm : algorithms_of(*transport, options)) {
         for (Phase phase : options.phases) {
           Cell cell{i, std::string(transport->name), algorithm, phase, ""};
@@ -175,26 +175,29 @@ Plan make_plan(const Options& options, const Pattern& pattern, int world,
   return plan;
 }
 
-std::vector<const TransportInfo*> usable_transports(const Options& options, Bootstrap& bootstrap) {
-  std::vector<const TransportInfo*> usable;
+TransportChoice choose_transports(const Options& options, Bootstrap& bootstrap) {
+  TransportChoice choice;
   std::vector<std::string> refused;
   std::vector<std::string_view> available;
+  bool any = false;
   for (const TransportInfo& info : transports()) {
     const std::string why = info.unavailable(bootstrap);
     const bool wanted =
         (options.transports.empty() && !info.hidden) ||
         std::ranges::find(options.transports, info.name) != options.transports.end();
     if (why.empty() && !info.hidden) available.push_back(info.name);
-    if (wanted && why.empty()) usable.push_back(&info);
-    if (wanted && !why.empty()) refused.push_back(fmt::format("{}: {}", info.name, why));
+    if (!wanted) continue;
+    any = any || why.empty();
+    if (!why.empty()) refused.push_back(fmt::format("{}: {}", info.name, why));
+    if (why.empty() || options.transports_given) choice.transports.push_back(&info);
   }
   for (const std::string& name : options.transports)
     find_transport(name);  // throws on an unknown one
-  if (!refused.empty() && (options.transports_given || usable.empty())) {
-    fail_usage(fmt::format("transport not available here: {}; available: {}",
-                           fmt::join(refused, "; "), fmt::join(available, ", ")));
-  }
-  return usable;
+  const std::string text = fmt::format("transport not available here: {}; available: {}",
+                                       fmt::join(refused, "; "), fmt::join(available, ", "));
+  if (!any) fail_usage(text);
+  if (!refused.empty() && options.transports_given) choice.missing = text;
+  return choice;
 }
 
 std::string list_transports_text(Bootstrap& bootstrap) {

@@ -49,14 +49,21 @@ struct Plan {
 int ranks_needed(const Options& options, const Pattern& pattern);
 
 /// Throws Error(usage) for a layout that does not fit `world`, an unknown model or algorithm, an
-/// option that does not fit the model. `usable` are the transports to run, already known to be
-/// available.
+/// option that does not fit the model.
 Plan make_plan(const Options& options, const Pattern& pattern, int world,
-               const std::vector<const TransportInfo*>& usable);
+               const std::vector<const TransportInfo*>& transports);
 
-/// Available transports among those the options name (or all). One asked for by name that is not
-/// available: Error(usage) with its reason and what is available. Collective.
-std::vector<const TransportInfo*> usable_transports(const Options& options, Bootstrap& bootstrap);
+/// Which transports a run has.
+struct TransportChoice {
+  std::vector<const TransportInfo*> transports;
+  /// What is wrong with those that were asked for by name and are not available here: their cells
+  /// become rows that say so, and the run, after all others, ends with exit code 2. Mostly empty.
+  std::string missing{};
+};
+
+/// Those that the options name, or all that are available. Error(usage) with the reasons and what
+/// is available where none is left. Collective.
+TransportChoice choose_transports(const Options& options, Bootstrap& bootstrap);
 
 /// The table of --list-transports. Collective.
 std::string list_transports_text(Bootstrap& bootstrap);

@@ -42,9 +42,11 @@ class Run {
     together(bootstrap_, [&] {
       check_launch(bootstrap_.size(), ranks_needed(options_, pattern_));
       initialise_benchmarks(options_.benchmark_arguments, bootstrap_.rank());
-      plan_ =
-          make_plan(options_, pattern_, bootstrap_.size(), usable_transports(options_, bootstrap_));
+      const TransportChoice choice = choose_transports(options_, bootstrap_);
+      missing_ = choice.missing;
+      plan_ = make_plan(options_, pattern_, bootstrap_.size(), choice.transports);
     });
+    if (!missing_.empty()) print_error(missing_);
     cpus_ = share_cpus(bootstrap_);
     threads_ = options_.threads > 0 ? options_.threads : cpus_.threads_per_rank;
     backend_->set_threads(threads_);
@@ -85,10 +87,10 @@ class Run {
     if (runner_->measured() == 0 && !runner_->rows().empty()) {
       const std::string why =
           "no cell could run: " + std::string(runner_->rows().front().get("skip_reason"));
-      if (bootstrap_.rank() == 0) fmt::print(stderr, "weft: error: {}\n", why);
+      print_error(why);
       return {ExitCode::usage, why};
     }
-    return {};
+    return missing_.empty() ? Ending{} : Ending{ExitCode::usage, missing_};
   }
 
   void print_report() {
@@ -120,6 +122,7 @@ class Run {
   RunFrame frame_;
   std::unique_ptr<KernelBackend> backend_;
   Plan plan_;
+  std::string missing_;  // transports that were asked for and cannot run
   CpuShare cpus_;
   int threads_ = 1;
   double copy_limit_ = 0;
@@ -149,6 +152,7 @@ bool print_plain(const Options& options, const Pattern& pattern, bool first) {
 }
 
 ExitCode run_with_ranks(const Options& options, const Pattern& pattern) {
+  check_open_files();
   const auto bootstrap = make_mpi_bootstrap(options.ranks_per_host);
   if (options.list_transports) {
     const std::string text = list_transports_text(*bootstrap);

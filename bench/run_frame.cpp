@@ -77,7 +77,7 @@ ExitCode RunFrame::to_the_end(const std::function<Ending()>& run) {
     return ending.code;
   } catch (const AgreedError& error) {
     last_word_.close(error.code(), error.what());
-    if (launcher_rank() == 0) fmt::print(stderr, "weft: error: {}\n", error.what());
+    print_error(error.what());
     return error.code();
   } catch (const Error& error) {
     // About a peer that does not answer, most likely: the others cannot be told.
@@ -114,12 +114,15 @@ void warn_of_binding(const CpuShare& cpus) {
              cpus.note);
 }
 
+void print_error(std::string_view what) {
+  if (launcher_rank() == 0) fmt::print(stderr, "weft: error: {}\n", what);
+}
+
 int report_errors(const std::function<int(bool first)>& run) {
-  const Rank rank = launcher_rank();
   try {
-    return run(rank == 0);
+    return run(launcher_rank() == 0);
   } catch (const Error& error) {
-    if (rank == 0) fmt::print(stderr, "weft: error: {}\n", error.what());
+    print_error(error.what());
     return static_cast<int>(error.code());
   }
 }

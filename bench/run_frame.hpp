@@ -66,6 +66,9 @@ std::vector<std::string> named_files(const OutputPaths& paths);
 /// only: that is how every launcher starts them.
 void warn_of_binding(const CpuShare& cpus);
 
+/// "weft: error: ...", by the launcher's first process.
+void print_error(std::string_view what);
+
 /// main() around a run: errors that come before it are printed by the launcher's first process.
 int report_errors(const std::function<int(bool first)>& run);
 

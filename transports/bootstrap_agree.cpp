@@ -23,6 +23,14 @@ void throw_error_record(const std::string& record) {
   if (!record.empty()) throw AgreedError(static_cast<ExitCode>(record.front()), record.substr(1));
 }
 
+std::string first_reason(Bootstrap& bootstrap, const std::string& mine) {
+  const std::vector<std::string> reasons = bootstrap.all_gather(mine);
+  const auto first = std::ranges::find_if(reasons, [](const std::string& r) { return !r.empty(); });
+  if (first == reasons.end()) return {};
+  const auto rank = static_cast<std::size_t>(first - reasons.begin());
+  return "rank " + std::to_string(rank) + " on " + bootstrap.hosts()[rank] + ": " + *first;
+}
+
 void together(Bootstrap& bootstrap, const std::function<void()>& work) {
   const std::vector<std::string> records = bootstrap.all_gather(error_record(work));
   const auto failed =

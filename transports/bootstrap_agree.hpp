@@ -20,6 +20,10 @@ class AgreedError : public Error {
 /// code) as AgreedError on all, with the rank where only some failed.
 void together(Bootstrap& bootstrap, const std::function<void()>& work);
 
+/// Collective. Of what hinders each rank the first: "rank 3 on host: ..."; empty if nothing hinders
+/// any.
+std::string first_reason(Bootstrap& bootstrap, const std::string& mine);
+
 /// The error as bytes to exchange; empty: none.
 std::string error_record(const std::function<void()>& work);
 /// Throws a record that all ranks know as AgreedError; nothing if it is empty.

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "patterns/error.hpp"
+#include "transports/bootstrap_agree.hpp"
 #include "transports/bootstrap_hosts.hpp"
+#include "transports/file_limit.hpp"
 #include "transports/shm_copy.hpp"
 #include "transports/shm_native.hpp"
 #include "transports/shm_peers.hpp"
@@ -15,6 +17,8 @@ namespace weft {
 namespace {
 
 constexpr CommId kMaxComms = 64;
+// Descriptors while the ranks of a host meet: 12 ranks needed 48, 4 needed 10.
+constexpr int kFilesOfShm = 8, kFilesPerPeer = 4;
 
 Bytes counter_bytes(int ranks) {
   return Bytes{kMaxComms} * kChannelsPerComm * ranks * static_cast<Bytes>(sizeof(LineFlag));
@@ -90,7 +94,7 @@ std::string shm_unavailable(Bootstrap& bootstrap) {
   if (bootstrap.size() > kMaxShmRanks) {
     return fmt::format("{} ranks; shm connects at most {}", bootstrap.size(), kMaxShmRanks);
   }
-  return {};
+  return first_reason(bootstrap, too_few_files(kFilesOfShm + kFilesPerPeer * bootstrap.size()));
 }
 
 std::unique_ptr<Transport> make_shm_wire(Bootstrap& bootstrap, Arena& arena,

@@ -159,6 +159,10 @@ std::vector<Descriptor> receive_descriptors(int socket) {
   message.msg_control = control.bytes;
   message.msg_controllen = sizeof control.bytes;
   if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1) fail_errno("recvmsg");
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {  // the descriptors had no room in this process
+    errno = EMFILE;
+    fail_errno("recvmsg");
+  }
   std::vector<Descriptor> received;
   for (cmsghdr* h = CMSG_FIRSTHDR(&message); h != nullptr; h = CMSG_NXTHDR(&message, h)) {
     if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS) continue;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "patterns/error.hpp"
+#include "transports/bootstrap_agree.hpp"
 #include "transports/transport.hpp"
 #include "transports/verbs_device.hpp"
 
@@ -30,12 +31,7 @@ std::string own_reason() {
 }  // namespace
 
 std::string verbs_unavailable(Bootstrap& bootstrap) {
-  const auto reasons = bootstrap.all_gather(own_reason());
-  for (std::size_t rank = 0; rank < reasons.size(); ++rank) {
-    if (reasons[rank].empty()) continue;
-    return fmt::format("rank {} on {}: {}", rank, bootstrap.hosts()[rank], reasons[rank]);
-  }
-  return {};
+  return first_reason(bootstrap, own_reason());
 }
 
 }  // namespace weft

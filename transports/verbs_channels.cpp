@@ -12,9 +12,4 @@ bool Arrivals::take(const Immediate& part) {
   return ++entry.seen <= entry.parts;
 }
 
-bool Arrivals::next_is_whole() const {
-  const Entry& next = entry(count_);
-  return next.parts > 0 && next.seen == next.parts;
-}
-
 }  // namespace weft

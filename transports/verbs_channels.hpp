@@ -38,14 +38,17 @@ struct Immediate {
 class Arrivals {
  public:
   /// `window`: how many messages may be under way at once; a power of two, at most 2048.
-  explicit Arrivals(std::uint32_t window) : entries_(window) {}
+  explicit Arrivals(std::uint32_t window) : entries_(window), mask_(window - 1) {}
 
   /// A part of a message arrived. False if the message cannot be: no sender is so far ahead.
   bool take(const Immediate& part);
   /// Messages that count: those up to the first that is not whole.
   std::uint64_t count() const { return count_; }
   /// The next message is whole; its slot, or -1 if its bytes are where they belong.
-  bool next_is_whole() const;
+  bool next_is_whole() const {
+    const Entry& next = entry(count_);
+    return next.parts > 0 && next.seen == next.parts;
+  }
   int next_slot() const { return entry(count_).slot; }
   void pass() { entry(count_++) = {}; }
 
@@ -54,12 +57,11 @@ class Arrivals {
     std::uint8_t seen = 0, parts = 0;
     std::int16_t slot = -1;
   };
-  Entry& entry(std::uint64_t message) { return entries_[message & (entries_.size() - 1)]; }
-  const Entry& entry(std::uint64_t message) const {
-    return entries_[message & (entries_.size() - 1)];
-  }
+  Entry& entry(std::uint64_t message) { return entries_[message & mask_]; }
+  const Entry& entry(std::uint64_t message) const { return entries_[message & mask_]; }
 
   std::vector<Entry> entries_;
+  std::uint64_t mask_;
   std::uint64_t count_ = 0;
 };
 

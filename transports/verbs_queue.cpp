@@ -40,6 +40,7 @@ ibv_mtu mtu_of(Bytes bytes) {
 VerbsQueue::VerbsQueue(const VerbsDevice& device, ibv_cq* completions, const QueueDepths& depths,
                        std::uint32_t index)
     : depths_(depths), index_(index), credits_(depths.receive) {
+  for (std::size_t i = 0; i < list_.size(); ++i) list_[i].sg_list = &places_[i];
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = completions;
   wanted.cap.max_send_wr = static_cast<std::uint32_t>(depths.send);
@@ -120,31 +121,40 @@ void VerbsQueue::to_ready_to_send(const VerbsDevice& device, const VerbsOptions&
               device.where() + " (to RTS)");
 }
 
-void VerbsQueue::queue(const Write& write) {
-  ibv_send_wr& request = list_[static_cast<std::size_t>(length_)];
-  ibv_sge& place = places_[static_cast<std::size_t>(length_)];
-  place = {reinterpret_cast<std::uint64_t>(write.from), static_cast<std::uint32_t>(write.bytes),
-           write.key};
-  request = {};
-  request.sg_list = &place;
+bool VerbsQueue::queue(const Write& write) {
+  const auto at = static_cast<std::size_t>(length_);
+  ibv_send_wr& request = list_[at];
+  ibv_sge& place = places_[at];
+  place.addr = reinterpret_cast<std::uint64_t>(write.from);
+  place.length = static_cast<std::uint32_t>(write.bytes);
+  place.lkey = write.key;
+  const bool inlined = write.bytes <= depths_.inlined;
+  // Unsignalled requests have an id as well: an error flushes them too, and then it tells whose
+  // they were.
+  request.wr_id = WorkId{true, index_, completed_}.pack();
+  request.next = nullptr;
   request.num_sge = write.bytes > 0 ? 1 : 0;
   request.opcode = write.immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+  request.send_flags = inlined ? IBV_SEND_INLINE : 0;
   request.imm_data = htobe32(write.immediate.value_or(0));
-  request.wr.rdma = {write.to, write.remote_key};
-  const bool inlined = write.bytes <= depths_.inlined;
-  if (inlined) request.send_flags = IBV_SEND_INLINE;
-  if (length_ > 0) list_[static_cast<std::size_t>(length_) - 1].next = &request;
+  request.wr.rdma.remote_addr = write.to;
+  request.wr.rdma.rkey = write.remote_key;
+  if (length_ > 0) list_[at - 1].next = &request;
   ++length_;
   ++queued_;
-  if (!inlined && !write.source_is_stable) {
-    last_borrowed_ = queued_;
-    list_borrows_ = true;
-  }
   if (write.immediate) --credits_;
+  count(write);
+  if (inlined || write.source_is_stable) return false;
+  last_borrowed_ = queued_;
+  list_borrows_ = true;
+  return true;
+}
+
+void VerbsQueue::count(const Write& write) {
   ++messages_;
   payload_ += write.payload;
   posted_ += write.bytes;
-  const Bytes packets = std::max<Bytes>(1, (write.bytes + path_mtu_ - 1) / path_mtu_);
+  const Bytes packets = write.bytes <= path_mtu_ ? 1 : (write.bytes + path_mtu_ - 1) / path_mtu_;
   packets_ += packets;
   if (frame_overhead_ == 0) return;
   frame_bytes_ += (write.bytes + 3) / 4 * 4 + packets * frame_overhead_ + kRemoteAddress +
@@ -153,19 +163,13 @@ void VerbsQueue::queue(const Write& write) {
 
 int VerbsQueue::post() {
   if (length_ == 0) return 0;
-  ibv_send_wr& last = list_[static_cast<std::size_t>(length_) - 1];
   unsignalled_ += static_cast<std::uint32_t>(length_);
   if (list_borrows_ || unsignalled_ >= static_cast<std::uint32_t>(depths_.send) / 4) {
+    ibv_send_wr& last = list_[static_cast<std::size_t>(length_) - 1];
     last.send_flags |= IBV_SEND_SIGNALED;
     last.wr_id = WorkId{true, index_, queued_}.pack();
     unsignalled_ = 0;
   }
-  // An error flushes unsignalled requests too, and then the id tells whose they were.
-  for (int i = 0; i + 1 < length_; ++i) {
-    list_[static_cast<std::size_t>(i)].wr_id = WorkId{true, index_, completed_}.pack();
-  }
-  if ((last.send_flags & IBV_SEND_SIGNALED) == 0)
-    last.wr_id = WorkId{true, index_, completed_}.pack();
   length_ = 0;
   list_borrows_ = false;
   ibv_send_wr* refused = nullptr;

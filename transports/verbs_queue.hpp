@@ -60,6 +60,9 @@ struct Write {
 
 class VerbsQueue {
  public:
+  // The work requests point at each other: it stays where it is.
+  VerbsQueue(const VerbsQueue&) = delete;
+  VerbsQueue& operator=(const VerbsQueue&) = delete;
   /// A queue pair in state INIT, its receive queue filled. `index`: of the completions' ids.
   VerbsQueue(const VerbsDevice& device, ibv_cq* completions, const QueueDepths& depths,
              std::uint32_t index);
@@ -75,8 +78,9 @@ class VerbsQueue {
   /// Immediates that the peer has room for.
   int credits() const { return credits_; }
   void add_credits(int count) { credits_ += count; }
-  /// Needs room, a credit for an immediate, and a list that is not full.
-  void queue(const Write& write);
+  /// Needs room, a credit for an immediate, and a list that is not full. True if the source may not
+  /// be overwritten before sources_are_free().
+  bool queue(const Write& write);
   bool list_is_full() const { return length_ == kList; }
   /// Posts what is queued. 0, or an errno.
   int post();
@@ -104,6 +108,7 @@ class VerbsQueue {
  private:
   static constexpr int kList = 16;
   int post_receives(int count);
+  void count(const Write& write);
   void to_ready_to_receive(const VerbsDevice& device, const VerbsOptions& options,
                            const VerbsPath& path);
   void to_ready_to_send(const VerbsDevice& device, const VerbsOptions& options);

@@ -11,8 +11,7 @@
 namespace weft {
 namespace {
 
-constexpr int kBatch = 16;   // completions polled at once
-constexpr int kReserve = 4;  // of a send queue's room, for credits
+constexpr int kBatch = 16;  // completions polled at once
 constexpr Bytes kOneShotBytes = Bytes{8} << 10;
 // Messages of one pair in one operation: half of what an immediate can tell apart.
 constexpr std::uint32_t kWindow = 2048;
@@ -32,7 +31,10 @@ VerbsWire::VerbsWire(Bootstrap& bootstrap, Arena& arena, const SessionOptions& o
   for (PeerState& state : states_) {
     state.receives_back.resize(static_cast<std::size_t>(options_.queue_pairs), 0);
   }
-  dirty_.reserve(states_.size() * static_cast<std::size_t>(options_.queue_pairs));
+  const std::size_t queues = states_.size() * static_cast<std::size_t>(options_.queue_pairs);
+  dirty_.reserve(queues);
+  borrowers_.reserve(queues);
+  borrows_.resize(queues, false);
 }
 
 void VerbsWire::commit(Bytes used) { peers_.share(bootstrap_, arena_, used); }
@@ -51,209 +53,22 @@ Arrivals& VerbsWire::arrivals(const Channel& channel) {
   return *found;
 }
 
-// ---- sending
-
-Write VerbsWire::to_arena(Rank peer, Bytes source, Bytes destination, Bytes n) const {
-  const VerbsPeer& theirs = peers_.peer(peer);
-  Write write;
-  write.from = arena_.data() + source;
-  write.key = peers_.arena_key();
-  write.to = theirs.arena + static_cast<std::uint64_t>(destination);
-  write.remote_key = theirs.arena_key;
-  write.bytes = n;
-  return write;
-}
-
-void VerbsWire::put(Channel channel, Bytes source, Bytes destination, Bytes n) {
-  // On the queue of the signal that follows: reliable connections keep their own order only.
-  const int index = static_cast<int>(sent_[place(channel, channel.peer)] %
-                                     static_cast<std::uint64_t>(options_.queue_pairs));
-  VerbsQueue& queue = ready(channel.peer, index, false);
-  push(channel.peer, index, queue, to_arena(channel.peer, source, destination, n));
-}
-
-void VerbsWire::signal(Channel channel) {
-  if (options_.signal == SignalMode::write) return send_eagerly(channel, 0, 0, 0);
-  std::uint64_t& sent = sent_[place(channel, channel.peer)];
-  const int index = static_cast<int>(sent % static_cast<std::uint64_t>(options_.queue_pairs));
-  VerbsQueue& queue = ready(channel.peer, index, true);
-  Write write = to_arena(channel.peer, 0, 0, 0);
-  write.immediate =
-      Immediate{channel.comm, channel.id, 1, 0, static_cast<std::uint32_t>(sent)}.pack();
-  ++sent;
-  push(channel.peer, index, queue, write);
-}
-
-std::span<const PostedPart> VerbsWire::send(Channel channel, Bytes source, Bytes destination,
-                                            Bytes n, bool credited) {
-  if (n == 0) {
-    signal(channel);
-    return {};
-  }
-  if (!credited) {
-    const auto index = static_cast<std::uint16_t>(sent_[place(channel, channel.peer)] %
-                                                  static_cast<std::uint64_t>(options_.queue_pairs));
-    pieces_[0] = {index, n};
-    send_eagerly(channel, source, destination, n);
-    return {pieces_.data(), 1};
-  }
-  if (options_.signal == SignalMode::write) {
-    put(channel, source, destination, n);
-    send_eagerly(channel, 0, 0, 0);
-    pieces_[0] = {0, n};
-    return {pieces_.data(), 1};
-  }
-  return send_parts(channel, source, destination, n);
-}
-
-/// All of a message on one queue pair, or parts of it on all: each part ends with an immediate of
-/// its own.
-std::span<const PostedPart> VerbsWire::send_parts(Channel channel, Bytes source, Bytes destination,
-                                                  Bytes n) {
-  std::uint64_t& sent = sent_[place(channel, channel.peer)];
-  const Bytes mtu = bytes_of(peers_.peer(channel.peer).path.mtu);
-  const auto queues = static_cast<Bytes>(options_.queue_pairs);
-  const Bytes packets = (n + mtu - 1) / mtu;
-  const Bytes parts = options_.mode == QueuePairMode::split ? std::min(queues, packets) : 1;
-  Bytes at = 0;
-  for (Bytes part = 0; part < parts; ++part) {
-    // Whole packets but for the end, as even as they go.
-    const Bytes end = part + 1 == parts ? n : packets * (part + 1) / parts * mtu;
-    const int index = static_cast<int>((static_cast<Bytes>(sent) + part) % queues);
-    VerbsQueue& queue = ready(channel.peer, index, true);
-    Write write = to_arena(channel.peer, source + at, destination + at, end - at);
-    write.payload = end - at;
-    write.immediate = Immediate{channel.comm, channel.id, static_cast<int>(parts), 0,
-                                static_cast<std::uint32_t>(sent)}
-                          .pack();
-    push(channel.peer, index, queue, write);
-    pieces_[static_cast<std::size_t>(part)] = {static_cast<std::uint16_t>(index), end - at};
-    at = end;
-  }
-  ++sent;
-  return {pieces_.data(), static_cast<std::size_t>(parts)};
-}
-
-/// Into the next slot of the peer, from one of the same form here: whoever called may overwrite the
-/// source at once.
-void VerbsWire::send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n) {
-  wait_for_slot(channel.peer);
-  std::uint64_t& sent = sent_[place(channel, channel.peer)];
-  const int index = static_cast<int>(sent % static_cast<std::uint64_t>(options_.queue_pairs));
-  const bool immediate = options_.signal == SignalMode::immediate;
-  VerbsQueue& queue = ready(channel.peer, index, immediate);
-  VerbsControl& control = peers_.control();
-  const std::uint32_t use = state(channel.peer).slots_used++;
-  const auto slot = static_cast<int>(use % static_cast<std::uint32_t>(control.slots()));
-  const std::uint32_t bits =
-      Immediate{channel.comm, channel.id, 0, slot, static_cast<std::uint32_t>(sent)}.pack();
-  ++sent;
-  const Envelope envelope{static_cast<std::uint64_t>(destination), static_cast<std::uint32_t>(n),
-                          bits, 0, use + 1};
-  // What a rank writes to peer p lies where p's block for this rank is: its place among p's peers.
-  std::byte* end = control.at(control.slot_end(channel.peer, use) + control.outgoing());
-  const auto whole = n + static_cast<Bytes>(sizeof envelope);
-  std::memcpy(end - sizeof envelope, &envelope, sizeof envelope);
-  std::memcpy(end - whole, arena_.data() + source, static_cast<std::size_t>(n));
-  const VerbsPeer& theirs = peers_.peer(channel.peer);
-  Write write;
-  write.from = end - whole;
-  write.key = control.local_key();
-  write.to =
-      theirs.control + static_cast<std::uint64_t>(control.slot_end(peers_.rank(), use) - whole);
-  write.remote_key = theirs.control_key;
-  write.bytes = whole;
-  write.payload = n;
-  write.source_is_stable = true;
-  if (immediate) write.immediate = bits;
-  push(channel.peer, index, queue, write);
-}
-
-VerbsQueue& VerbsWire::ready(Rank peer, int index, bool immediate) {
-  VerbsQueue& queue = peers_.queue(peer, index);
-  const auto is_ready = [&] {
-    return queue.room() > kReserve && (!immediate || queue.credits() > 0);
-  };
-  if (is_ready()) return queue;
-  Patience patience(policy_);
-  while (!is_ready()) {
-    post_all();
-    progress();
-    read_credits(peer);
-    if (!is_ready() && !patience.pause()) {
-      fail_missing(peer, immediate && queue.credits() <= 0 ? "receives for its messages"
-                                                           : "completions of its WRITEs to");
-    }
-  }
-  return queue;
-}
-
-void VerbsWire::wait_for_slot(Rank peer) {
-  const auto is_free = [&] {
-    const PeerState& mine = state(peer);
-    return mine.slots_used - mine.slots_back < static_cast<std::uint32_t>(peers_.control().slots());
-  };
-  if (is_free()) return;
-  Patience patience(policy_);
-  while (!is_free()) {
-    post_all();
-    progress();
-    read_credits(peer);
-    if (!is_free() && !patience.pause()) fail_missing(peer, "a free slot");
-  }
-}
-
-void VerbsWire::push(Rank peer, int index, VerbsQueue& queue, const Write& write) {
-  if (!queue.anything_queued()) dirty_.push_back(peers_.number_of(peer, index));
-  queue.queue(write);
-  if (queue.list_is_full()) post_all();
-}
-
-void VerbsWire::post_all() {
-  for (const std::uint32_t number : dirty_) {
-    if (const int error = peers_.queue(number).post(); error != 0) {
-      fail(ExitCode::failed, fmt::format("ibv_post_send failed ({}) on {}", std::strerror(error),
-                                         peers_.describe(number)));
-    }
-  }
-  dirty_.clear();
-}
-
-void VerbsWire::flush() {
-  post_all();
-  for (Rank peer = 0; peer < peers_.size(); ++peer) {
-    if (peer == peers_.rank()) continue;
-    for (int q = 0; q < options_.queue_pairs; ++q) {
-      VerbsQueue& queue = peers_.queue(peer, q);
-      Patience patience(policy_);
-      while (!queue.sources_are_free()) {
-        progress();
-        if (!queue.sources_are_free() && !patience.pause()) {
-          fail_missing(peer, "completions of its WRITEs to");
-        }
-      }
-    }
-  }
-}
-
 // ---- receiving
 
 void VerbsWire::wait(Channel channel, std::uint64_t at_least, const char* what) {
   doing_ = what;
   post_all();
   Arrivals& arrived = arrivals(channel);
-  deliver(channel, arrived, at_least);
-  if (arrived.count() >= at_least) return;
-  Patience patience(policy_);
-  for (;;) {
-    progress();
-    if (options_.signal == SignalMode::write) poll_slots(channel.peer);
-    deliver(channel, arrived, at_least);
-    if (arrived.count() >= at_least) return;
-    if (!patience.pause()) {
-      fail_missing(channel.peer, channel.id == kCreditChannel ? "the ready credit" : "data");
-    }
-  }
+  await(
+      channel.peer,
+      [&] {
+        if (polls_memory()) poll_slots(channel.peer);
+        if (arrived.next_is_whole()) {
+          deliver(channel, arrived, at_least);
+        }
+        return arrived.count() >= at_least;
+      },
+      [&] { return channel.id == kCreditChannel ? "the ready credit" : "data"; });
 }
 
 /// No message is passed on before somebody waits for it: only then is its place free.
@@ -274,19 +89,26 @@ void VerbsWire::deliver(const Channel& channel, Arrivals& arrivals, std::uint64_
     }
     arrivals.pass();
   }
-  if (mine.slots_freed - mine.slots_told >= static_cast<std::uint32_t>(control.slots()) / 2) {
-    give_back(channel.peer);
-  }
+  tell_freed_slots(channel.peer);
 }
 
-void VerbsWire::progress() {
+void VerbsWire::tell_freed_slots(Rank peer) {
+  const PeerState& mine = state(peer);
+  const auto slots = static_cast<std::uint32_t>(peers_.control().slots());
+  if (mine.slots_freed - mine.slots_told >= slots / 2) give_back(peer);
+}
+
+void VerbsWire::poll_completions() {
   std::array<ibv_wc, kBatch> done;
   const int count = ibv_poll_cq(peers_.completions(), kBatch, done.data());
   for (int i = 0; i < count; ++i) take(done[static_cast<std::size_t>(i)]);
-  if (options_.signal == SignalMode::write) {
-    for (Rank peer = 0; peer < peers_.size(); ++peer) {
-      if (peer != peers_.rank()) poll_slots(peer);
-    }
+}
+
+void VerbsWire::progress() {
+  poll_completions();
+  if (!polls_memory()) return;
+  for (Rank peer = 0; peer < peers_.size(); ++peer) {
+    if (peer != peers_.rank()) poll_slots(peer);
   }
 }
 
@@ -340,6 +162,9 @@ void VerbsWire::poll_slots(Rank peer) {
     }
     take_immediate(peer, part.pack());
   }
+  // Here too, and not just where somebody waits for a message: two ranks that send each other more
+  // signals than there are slots, before either waits, would both wait for a slot.
+  tell_freed_slots(peer);
 }
 
 void VerbsWire::read_credits(Rank peer) {

@@ -30,6 +30,8 @@ class VerbsWire final : public Transport {
   std::vector<QueuePairFacts> queue_pairs() const override { return peers_.facts(); }
 
  private:
+  static constexpr int kPollsPerPause = 16;
+
   /// What is kept of each peer.
   struct PeerState {
     std::vector<std::uint32_t> receives_back;  // by queue: as last read
@@ -43,6 +45,12 @@ class VerbsWire final : public Transport {
     const auto purpose = static_cast<std::size_t>(channel.comm) * kChannelsPerComm + channel.id;
     return purpose * static_cast<std::size_t>(peers_.size()) + static_cast<std::size_t>(peer);
   }
+  /// Of a peer's queues, the one that message number `message` of a channel goes to.
+  int queue_of(std::uint64_t message) const {
+    return options_.queue_pairs == 1
+               ? 0
+               : static_cast<int>(message % static_cast<std::uint64_t>(options_.queue_pairs));
+  }
   PeerState& state(Rank peer) { return states_[static_cast<std::size_t>(peer)]; }
   Arrivals& arrivals(const Channel& channel);
 
@@ -55,17 +63,23 @@ class VerbsWire final : public Transport {
   VerbsQueue& ready(Rank peer, int queue, bool immediate);
   void wait_for_slot(Rank peer);
   void push(Rank peer, int index, VerbsQueue& queue, const Write& write);
-  void post(Rank peer, int index, VerbsQueue& queue);
   void post_all();
 
   // Receiving.
+  bool polls_memory() const { return options_.signal == SignalMode::write; }
+  void poll_completions();
+  /// Whatever any peer sent.
   void progress();
+  /// Polls until `reached`; fails after the deadline and says what is `missing` of the peer.
+  template <class Reached, class Missing>
+  void await(Rank peer, Reached reached, Missing missing);
   void take(const ibv_wc& completion);
   void take_receive(std::uint32_t number, std::uint32_t bits);
   void take_immediate(Rank peer, std::uint32_t bits);
   void poll_slots(Rank peer);
   void deliver(const Channel& channel, Arrivals& arrivals, std::uint64_t at_least);
   void read_credits(Rank peer);
+  void tell_freed_slots(Rank peer);
   void give_back(Rank peer);
 
   [[noreturn]] void fail_completion(const ibv_wc& completion) const;
@@ -81,8 +95,29 @@ class VerbsWire final : public Transport {
   std::vector<std::uint64_t> sent_;                  // messages, by place()
   std::vector<std::unique_ptr<Arrivals>> arrivals_;  // made by the first message
   std::vector<std::uint32_t> dirty_;                 // queues with work requests not yet posted
+  // Queues that may still read from where messages are, in any order, and the same by queue.
+  std::vector<std::uint32_t> borrowers_;
+  std::vector<bool> borrows_;
   std::array<PostedPart, kMostVerbsQueuePairs> pieces_{};  // of the last send()
   const char* doing_ = "setting up";                       // for errors
 };
+
+template <class Reached, class Missing>
+void VerbsWire::await(Rank peer, Reached reached, Missing missing) {
+  if (reached()) return;
+  post_all();
+  // Polls follow each other at once: asking the completion queue or the memory is pause enough.
+  // With more ranks than cores somebody else needs the core after each.
+  const int polls = policy_.oversubscribed() ? 1 : kPollsPerPause;
+  Patience patience(policy_, polls);
+  for (;;) {
+    progress();
+    for (int i = 0; i < polls; ++i) {
+      if (reached()) return;
+      if (!polls_memory()) poll_completions();
+    }
+    if (!patience.pause()) fail_missing(peer, missing());
+  }
+}
 
 }  // namespace weft

@@ -41,7 +41,9 @@ class WaitPolicy {
 ///   while (!reached()) if (!patience.pause()) give up;
 class Patience {
  public:
-  explicit Patience(const WaitPolicy& policy) : policy_(policy), spins_left_(policy.spins()) {}
+  /// `looks`: how often the caller looks between two pauses.
+  explicit Patience(const WaitPolicy& policy, int looks = 1)
+      : policy_(policy), spins_left_(policy.spins() / looks) {}
 
   /// A short pause; false when the deadline has passed.
   bool pause() {
