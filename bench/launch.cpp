@@ -18,8 +18,8 @@
 namespace weft {
 namespace {
 
-// What MPICH with UCX was seen to open at its start: 20 files in one host, and between hosts up to one
-// a rank.
+// What MPICH with UCX was seen to open at its start: 20 files in one host, and between hosts up to
+// one a rank.
 constexpr int kFilesOfMpi = 24, kFilesOfMpiPerRank = 1;
 
 int integer_variable(const char* name) {

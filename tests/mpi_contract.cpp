@@ -1,9 +1,9 @@
 // The Communicator contract over processes: test-mpi-contract TRANSPORT under mpiexec, every
-// algorithm of the transport.
+// algorithm of the transport; for verbs also that broken wires are found out.
 #include <cstdio>
 #include <cstdlib>
 
-#include "contract_cases.hpp"
+#include "contract_mutations.hpp"
 #include "transports/transport.hpp"
 
 namespace weft {
@@ -64,6 +64,13 @@ void add_bootstrap(Bootstrap& b) {
   });
 }
 
+void add_mutations(Bootstrap& b) {
+  add_test("mutation", "dropped_immediate",
+           [&b] { contract::dropped_signal_names_the_peer(b, make_verbs_transport); });
+  add_test("mutation", "missing_credit",
+           [&b] { contract::missing_credit_is_found(b, make_verbs_transport); });
+}
+
 }  // namespace
 }  // namespace weft
 
@@ -76,6 +83,7 @@ int main(int argc, char** argv) {
   for (const std::string_view algorithm : find_transport(transport).algorithms) {
     add_contract(*bootstrap, transport, std::string(algorithm));
   }
+  if (transport == "verbs" && bootstrap->size() == 2) add_mutations(*bootstrap);
   if (bootstrap->rank() != 0) {  // one report is enough; failures show on every rank
     auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
     class Quiet : public ::testing::EmptyTestEventListener {

@@ -1,11 +1,10 @@
-// What verbs decides without a device: ports, GIDs, UDP ports, the order of what arrives, words for
+// What verbs decides without a device: ports, GIDs, UDP ports, words for
 // errors. The wire itself is tested on Soft-RoCE (system/test_rdma.py).
 #ifdef WEFT_HAS_VERBS
 #include <gtest/gtest.h>
 
 #include "patterns/error.hpp"
 #include "transports/roce.hpp"
-#include "transports/verbs_channels.hpp"
 #include "transports/verbs_device.hpp"
 #include "transports/verbs_errors.hpp"
 
@@ -96,67 +95,6 @@ TEST(VerbsGid, Text) {
   EXPECT_EQ(gid_text(gid), "10.0.0.7");
   gid.raw[0] = 0xfe;
   EXPECT_FALSE(is_ipv4(gid));
-}
-
-TEST(VerbsChannels, ImmediatesReadBackAsWritten) {
-  const Immediate one{63, 1, 16, 255, 0xFFF};
-  const Immediate same = Immediate::unpack(one.pack());
-  EXPECT_EQ(same.comm, 63);
-  EXPECT_EQ(same.channel, 1);
-  EXPECT_EQ(same.parts, 16);
-  EXPECT_EQ(same.slot, 255);
-  EXPECT_EQ(same.message, 0xFFFu);
-}
-
-std::uint64_t whole(Arrivals& arrivals) {
-  while (arrivals.next_is_whole()) arrivals.pass();
-  return arrivals.count();
-}
-
-// Queue pairs overtake each other: what came first is not what was sent first.
-TEST(VerbsChannels, AMessageCountsWhenThoseBeforeItAreThere) {
-  Arrivals arrivals(8);
-  EXPECT_TRUE(arrivals.take({0, 0, 1, 0, 1}));
-  EXPECT_EQ(whole(arrivals), 0u);
-  EXPECT_TRUE(arrivals.take({0, 0, 1, 0, 2}));
-  EXPECT_EQ(whole(arrivals), 0u);
-  EXPECT_TRUE(arrivals.take({0, 0, 1, 0, 0}));
-  EXPECT_EQ(whole(arrivals), 3u);
-}
-
-TEST(VerbsChannels, AMessageInPartsWaitsForAll) {
-  Arrivals arrivals(8);
-  for (int part = 0; part < 4; ++part) {
-    EXPECT_EQ(whole(arrivals), 0u);
-    EXPECT_TRUE(arrivals.take({0, 0, 4, 0, 0}));
-  }
-  EXPECT_EQ(whole(arrivals), 1u);
-}
-
-TEST(VerbsChannels, CountsGoOnBeyondTheBitsOfAnImmediate) {
-  Arrivals arrivals(4);
-  for (std::uint32_t message = 0; message < 10000; ++message) {
-    ASSERT_TRUE(arrivals.take({0, 0, 1, 0, message & Immediate::kMessageMask}));
-    ASSERT_EQ(whole(arrivals), message + 1);
-  }
-}
-
-TEST(VerbsChannels, WhatCannotBeIsRefused) {
-  Arrivals arrivals(4);
-  EXPECT_FALSE(arrivals.take({0, 0, 1, 0, 4}));  // farther ahead than anybody may be
-  EXPECT_TRUE(arrivals.take({0, 0, 1, 0, 0}));
-  EXPECT_FALSE(arrivals.take({0, 0, 1, 0, 0}));  // twice the same
-}
-
-TEST(VerbsChannels, SlotsBelongToTheirMessages) {
-  Arrivals arrivals(8);
-  EXPECT_TRUE(arrivals.take({0, 0, 0, 5, 1}));
-  EXPECT_TRUE(arrivals.take({0, 0, 1, 0, 0}));
-  ASSERT_TRUE(arrivals.next_is_whole());
-  EXPECT_EQ(arrivals.next_slot(), -1);
-  arrivals.pass();
-  ASSERT_TRUE(arrivals.next_is_whole());
-  EXPECT_EQ(arrivals.next_slot(), 5);
 }
 
 TEST(VerbsErrors, StatusInWords) {

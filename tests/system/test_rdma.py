@@ -95,7 +95,7 @@ def test_pairs(folder):
     """weft-pairs: each way of telling of a message, and more messages in a window than fit into the slots of a peer that sends as well."""
     runs = {"write": (2, ("--signal", "write", "--sizes", "8,64K")), "immediate": (2, ("--sizes", "8,64K")),
             "several": (3, ("--qps", 2, "--sizes", "16K"))}
-    check_runs(folder, [(name, weft(ranks, "pairs", "--transport", "verbs", *more, *SHORT, "--timeout", 30, "--csv", f"{name}.csv"))
+    check_runs(folder, [(name, weft(ranks, "pairs", "--transport", "verbs", "--hot", *more, *SHORT, "--timeout", 30, "--csv", f"{name}.csv"))
                         for name, (ranks, more) in runs.items()], flows=None)
     for name, (ranks, _) in runs.items():
         rows = read_rows(folder / f"{name}.csv")
