@@ -195,8 +195,9 @@ TEST_P(EveryAlgorithm, IsRightForSixtyFour) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, EveryAlgorithm,
-                         testing::Combine(testing::Values("ring", "direct", "one-shot", "recursive",
-                                                          "recursive-doubling", "hierarchical"),
+                         testing::Combine(testing::Values("ring", "pipelined", "direct", "one-shot",
+                                                          "recursive", "recursive-doubling",
+                                                          "hierarchical"),
                                           testing::ValuesIn(kKinds)),
                          [](const auto& info) {
                            std::string name(std::get<0>(info.param));
@@ -205,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, EveryAlgorithm,
                          });
 
 TEST(Schedule, ListsAllAlgorithms) {
-  ASSERT_EQ(algorithms().size(), 6u);
+  ASSERT_EQ(algorithms().size(), 7u);
   EXPECT_EQ(algorithms().front().name, "ring");
   for (const Algorithm& algorithm : algorithms()) EXPECT_FALSE(algorithm.summary.empty());
   try {
@@ -275,6 +276,28 @@ TEST(Schedule, LongBroadcastIsPipelined) {
   EXPECT_EQ(find_algorithm("ring").make(input, 0)->rounds(), 4);
   EXPECT_EQ(find_algorithm("ring").traffic(input, 2), (TrafficTotals{131073, 0, 3, 0}));
   check(find_algorithm("ring"), input, 1);
+}
+
+// A piece is sent on in the round after the one that it came in, while the next one comes.
+TEST(Schedule, PipelinedSendsPiecesOn) {
+  const Algorithm& pipelined = find_algorithm("pipelined");
+  ScheduleInput input = make_input(OperationKind::reduce_scatter, 4, Counts::even, {});
+  input.counts = {20000, 0, 8192, 30000};  // pieces: 3, 1 (empty), 1, 4
+  check(pipelined, input, 1);
+  EXPECT_EQ(pipelined.traffic(input, 1).messages_sent, 3 + 1 + 4);
+  input.kind = OperationKind::all_gather;
+  check(pipelined, input, 2);
+  input = make_input(OperationKind::all_reduce, 3, Counts::even, {});
+  input.counts = {61234};
+  check(pipelined, input, 3);
+  const auto schedule = pipelined.make(input, 0);  // blocks of 20412, 20411, 20411: 3 pieces each
+  EXPECT_EQ(schedule->rounds(), 3 * 2 * 2);
+  EXPECT_EQ(schedule->round(0).sends.size(), 3u);
+  for (int r = 1; r < schedule->rounds(); ++r) {
+    EXPECT_EQ(schedule->round(r).sends.size(), r <= 3 * 3 ? 1u : 0u) << r;
+    EXPECT_EQ(schedule->round(r).receives.size(), 1u) << r;
+    EXPECT_EQ(schedule->round(r).after.size(), r < 3 * 2 ? 1u : 0u) << r;
+  }
 }
 
 TEST(Schedule, MakesRoundsOfLargeGroupsOneAtATime) {

@@ -123,11 +123,9 @@ Algorithm algorithm() {
 
 const std::vector<Algorithm>& algorithms() {
   static const std::vector<Algorithm> list = {
-      algorithm<ring_family>(),
-      algorithm<direct_family>(),
-      algorithm<one_shot_family>(),
-      algorithm<recursive_family>(),
-      algorithm<recursive_doubling_family>(),
+      algorithm<ring_family>(),         algorithm<pipelined_family>(),
+      algorithm<direct_family>(),       algorithm<one_shot_family>(),
+      algorithm<recursive_family>(),    algorithm<recursive_doubling_family>(),
       algorithm<hierarchical_family>(),
   };
   return list;

@@ -34,10 +34,10 @@ struct LocalStep {
 };
 
 /// One round: `before` (local steps), then all sends are posted, then `receives[i]` messages are
-/// awaited from peers[i], then `after`. A transfer of zero elements is never listed. Data written
-/// by a peer in round r may be read from `after` of r on. A message is sent and received in the
-/// same round, and all members have equally many rounds; no rank waits for a round of ranks that it
-/// does not receive from.
+/// awaited from peers[i], then `after`. A transfer of zero elements is never listed. A message is
+/// received in the round it was sent in or in a later one, and may be read from `after` of that
+/// round on. All members have equally many rounds; no rank waits for a round of ranks that it does
+/// not receive from.
 struct Round {
   std::vector<LocalStep> before{};
   std::vector<Transfer> sends{};
@@ -80,7 +80,7 @@ struct TrafficTotals {
 };
 
 struct Algorithm {
-  /// ring, direct, one-shot, recursive, recursive-doubling, hierarchical.
+  /// ring, pipelined, direct, one-shot, recursive, recursive-doubling, hierarchical.
   std::string_view name;
   std::string_view summary;
   /// Empty if it can do this; else why not in one line ("recursive halving needs ..."). All

@@ -30,6 +30,7 @@ struct Family {
 
 // In functions, so that no table is read before it is made.
 const Family& ring_family();
+const Family& pipelined_family();
 const Family& direct_family();
 const Family& one_shot_family();
 const Family& recursive_family();
