@@ -12,9 +12,6 @@ namespace {
 
 constexpr int kWarmUpBlocks = 8;
 constexpr double kWarmUpAgreement = 0.05;
-constexpr int kAttempts = 3;
-// Of what all contestants may take: no attempt starts when more is spent.
-constexpr double kRepeatShare = 0.5;
 // A block of fewer iterations is long enough for the first to fill the caches at little cost.
 constexpr int kShortBlock = 8;
 
@@ -263,9 +260,8 @@ std::vector<Measurement> measure(const MeasureContext& context, const StoppingRu
   const double budget_us = rule.max_time_us * static_cast<double>(races.size());
   double spent_us = 0;
   Noise noise;
-  for (int attempt = 0; attempt == 0 || (attempt < kAttempts && noise.noisy() &&
-                                         spent_us < kRepeatShare * budget_us);
-       ++attempt) {
+  for (int attempts = 0;
+       attempts == 0 || worth_another_attempt(noise, attempts, spent_us, budget_us); ++attempts) {
     context.noise.start();
     run_attempt(races, shuffle, context.ports);
     noise = context.noise.stop();

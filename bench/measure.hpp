@@ -58,9 +58,9 @@ struct MeasureContext {
 /// changes it for all of them; not sample by sample, which would have each run in the other's
 /// caches. Every rank gets the same numbers and so takes the same decisions. A sample is the time
 /// from the common start to the end of the slowest rank (sync=barrier: the slowest rank's own
-/// start-to-end). Where other load was seen, all of them are measured again, up to three times
-/// while no more than half of their max_time is spent; the quietest attempt counts, all are in
-/// `raw`. Results in the order of the contestants.
+/// start-to-end). Where other load was seen, all of them are measured again
+/// (worth_another_attempt); the quietest attempt counts, all are in `raw`. Results in the order of
+/// the contestants.
 std::vector<Measurement> measure(const MeasureContext& context, const StoppingRule& rule,
                                  std::span<const Contestant> contestants);
 

@@ -7,6 +7,8 @@ namespace {
 
 constexpr double kTolerableLoad = 0.05;
 constexpr double kTolerableSteal = 0.02;
+constexpr int kAttempts = 3;
+constexpr double kRepeatShare = 0.5;
 
 double known(double value) { return std::isnan(value) ? 0 : value; }
 
@@ -30,6 +32,10 @@ std::string Noise::text() const {
   add(throttled_us > 0, "throttled");
   if (!text.empty()) return text;
   return std::isnan(other_load) ? "unknown" : "quiet";
+}
+
+bool worth_another_attempt(const Noise& noise, int attempts, double spent_us, double budget_us) {
+  return noise.noisy() && attempts < kAttempts && spent_us < kRepeatShare * budget_us;
 }
 
 Noise NoiseMeter::stop() { return {load_shares(bootstrap_, meter_.stop())}; }

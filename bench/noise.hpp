@@ -21,6 +21,10 @@ struct Noise : LoadShares {
   double badness() const;
 };
 
+/// Whether a cell is measured once more: where it was noisy, up to three times, while no more than
+/// half of the `budget_us` that was meant for it is spent.
+bool worth_another_attempt(const Noise& noise, int attempts, double spent_us, double budget_us);
+
 /// Watches one interval at a time.
 class NoiseMeter {
  public:

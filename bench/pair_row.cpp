@@ -59,14 +59,14 @@ Row pair_row(const PairRowContext& context, const PairCell& cell) {
 }
 
 void add_result(Row& row, const PairRowContext& context, const PairCell& cell,
-                const PairResult& result, const Noise& noise) {
+                const PairResult& result, const Noise& noise, int attempts) {
   row.set("verified", result.why.empty());
   if (!result.why.empty()) {
     row.set("skip_reason", result.why);  // no performance value beside a wrong result
     return;
   }
   add_noise(row, noise);
-  row.set("attempts", 1);
+  row.set("attempts", attempts);
   row.set("stop_reason", result.stop_reason);
   row.set("t_first_us", result.first_us);
   add_statistics(row, result.summary);

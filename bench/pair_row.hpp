@@ -34,6 +34,6 @@ struct PairCell {
 Row pair_row(const PairRowContext& context, const PairCell& cell);
 /// Times and rates, or why there are none.
 void add_result(Row& row, const PairRowContext& context, const PairCell& cell,
-                const PairResult& result, const Noise& noise);
+                const PairResult& result, const Noise& noise, int attempts);
 
 }  // namespace weft

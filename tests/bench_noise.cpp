@@ -36,5 +36,15 @@ TEST(Noise, QuieterAttemptsAreTold) {
   EXPECT_LT(noise(0.1, 0, 0).badness(), noise(0, 0, 50).badness());
 }
 
+TEST(Noise, AnotherAttemptIsWorthIt) {
+  Noise loud;
+  loud.other_load = 0.3;
+  EXPECT_TRUE(worth_another_attempt(loud, 1, 10, 100));
+  EXPECT_TRUE(worth_another_attempt(loud, 2, 49, 100));
+  EXPECT_FALSE(worth_another_attempt(loud, 3, 10, 100));
+  EXPECT_FALSE(worth_another_attempt(loud, 1, 50, 100));
+  EXPECT_FALSE(worth_another_attempt(Noise{}, 1, 10, 100));
+}
+
 }  // namespace
 }  // namespace weft

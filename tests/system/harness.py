@@ -7,6 +7,7 @@
 Every child gets /dev/null as standard input, an environment without any launcher's variables, and a process group of
 its own, which alone is killed when the deadline passes.
 """
+import contextlib
 import csv
 import dataclasses
 import json
@@ -15,6 +16,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
@@ -141,6 +143,18 @@ def rank_pids(process, name):
         except OSError:
             continue
     return found
+
+
+@contextlib.contextmanager
+def other_load(processes):
+    """So many processes that take all the processor time they get."""
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
 
 
 def mpiexec(ranks, name, *arguments, launcher=(), prefix=(), **more):

@@ -5,11 +5,9 @@ import math
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import pytest
-from harness import QUICK, find_mpiexec, mpiexec, program, read_rows, run
+from harness import QUICK, find_mpiexec, mpiexec, other_load, program, read_rows, run
 
 SWEEP = ("--sizes", "1K:32K:x2", "--min-time", "0", "--max-time", "0.02")
 
@@ -94,14 +92,9 @@ def test_overlap_figures_follow_from_the_phases(tmp_path):
 
 def test_other_load_marks_and_repeats_a_cell(tmp_path):
     csv, samples = tmp_path / "rows.csv", tmp_path / "samples.csv"
-    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
-    try:
+    with other_load(2):
         result = mpiexec(2, "row-allreduce", "--sizes", "16K", "--max-time", "2", "--precision", "10%",
                          "--csv", csv, "--samples", samples)
-    finally:
-        for hog in hogs:
-            hog.kill()
-            hog.wait()
     assert result.code == 0, result
     for row in read_rows(csv):
         assert "load" in row["noise"] or row["noise"] == "unknown", row
