@@ -11,6 +11,7 @@
 #include "contract_world.hpp"
 #include "transports/shm_copy.hpp"
 #include "transports/shm_sockets.hpp"
+#include "transports/shm_thresholds.hpp"
 
 namespace weft {
 namespace {
@@ -173,8 +174,9 @@ TEST(Shm, OpeningLeavesTheArenaAsItWas) {
 }
 
 TEST(Shm, CopyIsExactForAnyAlignment) {
-  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{4097},
-                              kStreamingBytes - 1, kStreamingBytes, kStreamingBytes + 131}) {
+  constexpr auto kStreaming = static_cast<std::size_t>(kShmThresholds.streaming_put);
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{4097}, kStreaming - 1,
+                              kStreaming, kStreaming + 131}) {
     for (const std::size_t shift : {0, 1, 33}) {
       std::vector<unsigned char> from(n + 64), to(n + 128, 0xee);
       std::iota(from.begin(), from.end(), static_cast<unsigned char>(n + shift));

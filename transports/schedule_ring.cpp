@@ -16,17 +16,19 @@ struct Ring {
   int previous() const { return wrap(me - 1, n); }
 };
 
-/// Into how many messages a block is cut.
-using Pieces = int (*)(Index block);
-int in_one(Index) { return 1; }
+/// Into how many messages a block is cut, in a ring of n.
+using Pieces = int (*)(Index block, int n);
+int in_one(Index, int) { return 1; }
 
 // 32 KiB of f32: a few times the overhead of a message on any wire, and short against a block that
-// is worth a ring; 64 bound the rounds.
+// is worth a ring. All the pieces of a time round may be on their way to a slow member, and a wire
+// tells only so many apart (verbs: 2048).
 constexpr Index kPieceElements = 1 << 13;
-constexpr Index kMostPieces = 64;
-int in_pieces(Index block) {
+constexpr Index kMostPieces = 64, kMostAround = 1024;
+int in_pieces(Index block, int n) {
   const Index wanted = (block + kPieceElements - 1) / kPieceElements;
-  return static_cast<int>(std::clamp<Index>(wanted, 1, kMostPieces));
+  const Index most = std::clamp<Index>(kMostAround / n, 1, kMostPieces);
+  return static_cast<int>(std::clamp<Index>(wanted, 1, most));
 }
 
 /// What goes round the ring: in step k block me-lag-k goes out and the block before it comes in,
@@ -43,7 +45,7 @@ struct Journey {
 
   int goes(int step) const { return wrap(ring.me - lag - step, ring.n); }
   int comes(int step) const { return goes(step + 1); }
-  int pieces_of(int block) const { return pieces(blocks.count(block)); }
+  int pieces_of(int block) const { return pieces(blocks.count(block), ring.n); }
 
   /// As many as pieces come to the member that gets most. Blocks come in turn, so to each member
   /// all of them, once or twice round, less those that its steps end before.
@@ -128,7 +130,7 @@ std::int64_t messages_of(const Blocks& blocks, Pieces pieces, int but) {
   std::int64_t messages = 0;
   for (int b = 0; b < blocks.size(); ++b) {
     const Index count = blocks.count(b);
-    if (b != but) messages += std::min<Index>(count, pieces(count));
+    if (b != but) messages += std::min<Index>(count, pieces(count, blocks.size()));
   }
   return messages;
 }

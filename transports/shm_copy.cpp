@@ -7,6 +7,8 @@
 #include <immintrin.h>
 #endif
 
+#include "transports/shm_thresholds.hpp"
+
 namespace weft {
 
 #if defined(__AVX__)
@@ -46,7 +48,8 @@ void copy_streaming(std::byte* to, const std::byte* from, std::size_t n) {
 #endif
 
 void copy_to_peer(std::byte* to, const std::byte* from, std::size_t n) {
-  if (n >= kStreamingBytes) return copy_streaming(to, from, n);
+  if (n >= static_cast<std::size_t>(kShmThresholds.streaming_put))
+    return copy_streaming(to, from, n);
   if (n > 0) std::memcpy(to, from, n);
 }
 

@@ -17,6 +17,9 @@ struct ShmThresholds {
   double exchange_streaming_caches, sum_streaming_caches;
   /// And when a piece is at least so long.
   Bytes streaming_piece;
+  /// Schedules: from here on a put goes past the caches. The data do not fit beside the reader's
+  /// own anyway, and plain stores would first read every line they overwrite.
+  Bytes streaming_put;
 };
 
 // Measured with 2 ranks on 2 cores of a Zen 1 (512 KiB L2 each, 8 MiB L3 together), forms in turns
@@ -35,6 +38,7 @@ inline constexpr ShmThresholds kShmThresholds{
     .exchange_streaming_caches = 1.0,
     .sum_streaming_caches = 1.6,
     .streaming_piece = 512,
+    .streaming_put = 4 << 20,
 };
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 # label: rdma
 """Transport verbs on a real kernel stack: Soft-RoCE in virtual machines (tests/lab)."""
 import csv
+import re
 
 import pytest
 
@@ -275,3 +276,19 @@ def test_one_flow_is_cut(folder):
     assert f"queue pair {local:#x} of rank 0 on vm1" in text and f"to queue pair {remote:#x} of rank 1 on vm2" in text, text
     assert f"UDP source port {port}" in text and "did not acknowledge" in text and "status 12" in text, text
     assert status_of(folder / "cut.csv")["state"] == "incomplete"
+
+
+def test_a_host_is_cut_off(folder):
+    """C21: nothing arrives at one host any more. Both ends are named, in time, and the pairs measured before stay."""
+    run = mpiexec_over_two(2, "pairs", "--transport", "verbs", "--qps", 4, "--sizes", "4K", "--hot", "--min-time", 4, "--max-time", 4,
+                           "--ack-timeout", 12, "--retries", 3, "--timeout", 30, "--csv", "cut.csv")
+    result = run_in_two_vms(folder, after_a_row("cut", in_guest(run), "on-second impair drop-roce"), prepare=RDMA_UP, modules=RDMA,
+                            timeout=200)
+    assert result.first.code == 0, told(result)
+    text = said(folder, "cut")
+    assert codes(folder)["cut"] == 4 and text.count("weft: error:") == 1, text
+    assert re.search(r"queue pair 0x[0-9a-f]+ of rank \d on vm\d .* to queue pair 0x[0-9a-f]+ of rank \d on vm\d .*, UDP source port \d+", text), text
+    assert "did not acknowledge" in text and "status 12" in text, text
+    assert status_of(folder / "cut.csv")["state"] == "incomplete"
+    rows = assert_all_verified(read_rows(folder / "cut.csv"))
+    assert rows and all(float(row["t_p50_us"]) > 0 for row in rows)
