@@ -10,7 +10,8 @@ namespace weft {
 
 /// Ends this process at once with `code`, after printing `message`, for errors that the other ranks
 /// cannot be told of (a peer that does not answer). Lower ranks print first; hydra ends the others
-/// when the first has left, so one message is seen.
+/// when the first has left, so one message is seen. `before_mpi`: MPI_Init was not called yet, and
+/// hydra must be told.
 [[noreturn]] void leave_alone(Rank rank, ExitCode code, const std::string& message,
                               bool before_mpi = false);
 

@@ -63,9 +63,7 @@ void VerbsWire::wait(Channel channel, std::uint64_t at_least, const char* what) 
       channel.peer,
       [&] {
         if (polls_memory()) poll_slots(channel.peer);
-        if (arrived.next_is_whole()) {
-          deliver(channel, arrived, at_least);
-        }
+        if (arrived.next_is_whole()) deliver(channel, arrived, at_least);
         return arrived.count() >= at_least;
       },
       [&] { return channel.id == kCreditChannel ? "the ready credit" : "data"; });
