@@ -23,7 +23,7 @@ double exchange_margin(Bootstrap& bootstrap) {
   std::vector<double> durations;
   for (int i = 0; i < 15; ++i) {
     const double begin = monotonic_us();
-    bootstrap.max(begin);
+    bootstrap.max_spinning(begin);
     durations.push_back(monotonic_us() - begin);
   }
   std::nth_element(durations.begin(), durations.begin() + 7, durations.end());
@@ -141,7 +141,10 @@ double HostClocks::to_local(double reference_us) const {
 }
 
 CommonStart::CommonStart(Bootstrap& bootstrap, const HostClocks& clocks, bool oversubscribed)
-    : bootstrap_(bootstrap), clocks_(clocks), possible_(bootstrap.all(!oversubscribed)) {
+    : bootstrap_(bootstrap),
+      clocks_(clocks),
+      ticks_([&clocks] { return clocks.now_us(); }),
+      possible_(bootstrap.all(!oversubscribed)) {
   renew();
 }
 
@@ -160,15 +163,14 @@ void CommonStart::adapt(int late, int starts) {
 CommonStart::Start CommonStart::wait() {
   if (!clock_) {
     bootstrap_.barrier();
-    const double begun = now_us();
+    const double begun = clocks_.to_reference(ticks_.anchor());
     return {begun, begun, false};
   }
-  const double at = bootstrap_.max(now_us()) + margin_us_;
+  const double ready = clocks_.to_reference(ticks_.anchor());
+  const double at = bootstrap_.max_spinning(ready) + margin_us_;
   const double local = clocks_.to_local(at);
-  double now = clocks_.now_us();
-  if (now > local) return {at, clocks_.to_reference(now), true};
-  while (now < local) now = clocks_.now_us();
-  return {at, clocks_.to_reference(now), false};
+  const bool late = ticks_.now_us() > local;
+  return {at, clocks_.to_reference(ticks_.wait_until(local)), late};
 }
 
 }  // namespace weft

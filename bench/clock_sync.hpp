@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/tick_clock.hpp"
 #include "transports/bootstrap.hpp"
 
 namespace weft {
@@ -22,7 +23,7 @@ double monotonic_us();
 ///   double when = clocks.to_reference(monotonic_us());
 class HostClocks {
  public:
-  using Clock = std::function<double()>;
+  using Clock = TickClock::Clock;
   /// Collective. `leaders` hold one rank of each clock, rank 0 first; `clock` is this rank's.
   HostClocks(Bootstrap& bootstrap, std::vector<Rank> leaders, Clock clock = monotonic_us);
 
@@ -73,7 +74,7 @@ class CommonStart {
   /// Collective, between cases: agreed instants again where a busy moment had made them impossible.
   void renew();
   /// The reference clock now.
-  double now_us() const { return clocks_.to_reference(clocks_.now_us()); }
+  double now_us() const { return clocks_.to_reference(ticks_.now_us()); }
   /// Told after each block how many of its starts were late (the same on all ranks): widens the
   /// margin, and falls back to the barrier where even a wide one does not hold, as on a machine
   /// with other work.
@@ -84,6 +85,7 @@ class CommonStart {
  private:
   Bootstrap& bootstrap_;
   const HostClocks& clocks_;
+  TickClock ticks_;
   bool possible_;  // ranks have cores of their own
   bool clock_ = false;
   double margin_us_ = 0;  // from the last rank's readiness to the agreed instant

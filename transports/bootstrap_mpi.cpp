@@ -107,6 +107,11 @@ class MpiBootstrap final : public Bootstrap {
     CHECK_MPI(MPI_Ibarrier(comm_, &request));
     wait(request);
   }
+  double max_spinning(double mine) override {
+    double most = 0;
+    CHECK_MPI(MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, comm_));
+    return most;
+  }
   void send(Rank to, double value) override {
     MPI_Request request = MPI_REQUEST_NULL;
     CHECK_MPI(MPI_Isend(&value, 1, MPI_DOUBLE, to, 0, comm_, &request));
