@@ -64,11 +64,12 @@ class Study:
     def csv(self):
         return self.folder / "rows.csv"
 
-    def run(self, commands):
-        """Starts each of `commands` once in each of the launches; nothing with --from. Says what it starts."""
+    def run(self, commands, probe=None):
+        """Starts each of `commands` once in each of the launches; nothing with --from. Says what it starts. `probe` is started
+        in front of each launch and after the last: launch N runs between the Nth and the next of its outputs."""
         if self._reuse:
             return
-        for command in commands:
+        for command in (*commands, *([probe] if probe else [])):
             if not (self.bin_folder / command.program).exists():
                 raise UsageError(f"{self.bin_folder / command.program} is not built; cmake -S . -B build -DWEFT_TESTS=ON && "
                                  f"cmake --build build --target {command.program}")
@@ -78,13 +79,18 @@ class Study:
             raise UsageError(f"cannot make {self.folder}: {error.strerror}; choose another with --results") from None
         print(f"{self.launches} launches of each of these, in turn:", *commands, sep="\n  ", flush=True)
         order = random.Random(1)
-        for launch in range(self.launches):
-            for command in order.sample(commands, len(commands)):
-                progress(f"launch {launch + 1} of {self.launches}: {command.program}")
-                printed = self.start(command)
-                if command.output:
-                    self._keep(command.output, launch + 1, printed)
+        for launch in range(1, self.launches + 1):
+            for command in (*([probe] if probe else []), *order.sample(commands, len(commands))):
+                progress(f"launch {launch} of {self.launches}: {command.program}")
+                self._start_and_keep(command, launch)
+        if probe:
+            self._start_and_keep(probe, self.launches + 1)
         progress("")
+
+    def _start_and_keep(self, command, launch):
+        printed = self.start(command)
+        if command.output:
+            self._keep(command.output, launch, printed)
 
     def _keep(self, name, launch, printed):
         """Appends a table, with the number of the launch as first column."""
