@@ -3,6 +3,7 @@
 A contender is a RowSet whose cells are named alike in all contenders, so that weft-compare's functions compare them. Rows
 of one launch share its conditions: contenders of the same launches are compared in pairs.
 """
+import os
 import statistics
 
 from . import launching, rows, verdicts
@@ -51,6 +52,12 @@ def sweep_cell(row):
     if not row("size"):
         return ""
     return f"{collective} {row('world')} {row('cache')} {int(row('size')) // pieces(collective, int(row('world')))}"
+
+
+def cores(study):
+    """Usable processors of the machine that a study ran on."""
+    told = (entry.get("cores") for _, entry in rows.provenance(study.csv))
+    return next((count for count in told if isinstance(count, int) and count > 0), len(os.sched_getaffinity(0)))
 
 
 def medians(row_set):

@@ -106,20 +106,25 @@ def make_launch(launch_id, pattern, seen, times):
     return Launch(launch_id, pattern, ordinal, times.get(launch_id))
 
 
-def start_times(path):
-    """{launch_id: (time, line)} from the provenance beside a CSV; empty if there is none."""
-    times = {}
+def provenance(path):
+    """Entries of the provenance beside a CSV, as (line, dict); none if there is no such file."""
     try:
         with open(f"{path}.provenance.jsonl", encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file):
                 try:
                     entry = json.loads(line)
-                    times[entry["launch_id"]] = (str(entry["time_utc"]), number)
-                except (ValueError, KeyError, TypeError):
-                    continue  # the torn line of a killed run: that launch just has no time
+                except ValueError:
+                    continue  # the torn line of a killed run
+                if isinstance(entry, dict):
+                    yield number, entry
     except OSError:
         pass
-    return times
+
+
+def start_times(path):
+    """{launch_id: (time, line)} of the launches that the provenance knows."""
+    return {entry["launch_id"]: (str(entry["time_utc"]), number) for number, entry in provenance(path)
+            if isinstance(entry.get("launch_id"), str) and "time_utc" in entry}
 
 
 def open_text(path):

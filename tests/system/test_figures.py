@@ -172,7 +172,7 @@ def show(name, *words):
     return run([sys.executable, TREE / "scripts" / f"{name}.py", *words], timeout=60)
 
 
-SPEED_HEAD = "schema,launch_id,cell_id,pattern,phase,transport,algorithm,size,cache,world,t_p50_us,noise,verified,skip_reason\n"
+SPEED_HEAD = "schema,launch_id,cell_id,pattern,phase,transport,algorithm,size,cache,world,t_p50_us,t_min_us,noise,verified,skip_reason\n"
 
 
 def speed_rows(path, times, launches=6, skip=()):
@@ -187,7 +187,7 @@ def speed_rows(path, times, launches=6, skip=()):
                             us = times(transport, size) * rng.uniform(0.99, 1.01)
                             rank = size * (2 if collective == "all_to_all_v" else 1)   # to two ranks
                             lines.append(f"weft-2,a{launch:015},{collective[:2]}/sweep/{collective}.{rank}B/f32/tp2/x/comm,p,comm,{transport},"
-                                         f"{algorithm},{rank},{cache},2,{us:.6g},quiet,true,\n")
+                                         f"{algorithm},{rank},{cache},2,{us:.6g},{us:.6g},quiet,true,\n")
     path.mkdir()
     (path / "rows.csv").write_text(SPEED_HEAD + "".join(lines))
     plain = [f"{launch},{op},2,{size},{rotate},9,0,{times('plain', size)},,0.1\n"
@@ -217,11 +217,49 @@ def test_show_speed_tells_which_goals_are_missed(folder):
     assert result.code == 3 and "missing" in result.out, result
 
 
+def test_show_speed_limits_more_ranks_by_the_work_of_all(folder):
+    """8 ranks on 2 cores, 30 us of copies each: all of them take 120 us, so the limit is 320 us."""
+    def many(shm, bare, quickest):
+        path = speed_rows(folder / f"many{shm}", lambda transport, size: {"mpi": 4, "plain": 4, "shm": 1, "bare": 0.9}[transport])
+        lines = [f"weft-2,b{launch:015},ag/sweep/all_gather.65536B/f32/tp8/x/comm,p,comm,{transport},{algorithm},65536,hot,8,{us},{least},"
+                 "quiet,true,\n" for launch in range(6) for transport, algorithm, us, least in (
+                     ("mpi", "default", 9000, 9000), ("shm", "auto", shm, shm), ("bare", "memcpy", bare, quickest))]
+        with open(path / "rows.csv", "a", encoding="utf-8") as file:
+            file.writelines(lines)
+        (path / "rows.csv.provenance.jsonl").write_text('{"cores": 2}\n{"torn')
+        return show("show_speed", "--from", path)
+
+    result = many(319, 30, 30)
+    assert result.code == 0 and "320" in result.out, result
+    result = many(321, 30, 30)
+    assert result.code == 1 and "Missed goals: 1" in result.out, result
+    assert many(1000, 500, 30).code == 0   # they were in each other's way: 500 us hold all of them
+
+
+def test_show_repeatability_takes_launches_of_one_state(folder):
+    """20 launches, of which the machine spent 6 in another state, where everything takes twice as long."""
+    slow, rng = {5, 6, 7, 8, 15, 16}, random.Random(5)
+    trips = [64 if launch in slow else 215 for launch in range(1, 22)]   # in front of each launch, and at the end
+    def us(launch, middle, variation):
+        return middle * (2 if launch in slow else 1) * math.exp(rng.gauss(0, variation))
+
+    (folder / "rows.csv").write_text(SPEED_HEAD + "".join(
+        f"weft-2,a{launch:015},row/sweep/all_reduce.65536B/f32/tp2/mpi/comm,p,comm,mpi,x,65536,hot,2,{us(launch, 30, 0.01):.6g},,quiet,true,\n"
+        for launch in range(1, 21)))
+    (folder / "plain.csv").write_text("launch,op,ranks,size,rotate,samples,late,median_us,back_to_back_us,seconds\n" + "".join(
+        f"{launch},allreduce,2,65536,0,9,0,30,{us(launch, 25, 0.05):.6g},0.4\n" for launch in range(1, 21)))
+    (folder / "probe.csv").write_text("launch,round_trip_ns\n" + "".join(f"{n},{trip}\n" for n, trip in enumerate(trips, 1)))
+    result = show("show_repeatability", "--from", folder)
+    # 4 and 14 ended in the other state: 20 - 6 - 2.
+    assert "64 to 215 ns. 12 of 20 launches" in result.out and "near 215 ns" in result.out, result
+    assert result.code == 0, result
+
+
 def test_show_repeatability_compares_variations(folder):
     def variation(ours, theirs, launches=30):
         rng = random.Random(4)
         lines = [f"weft-2,a{launch:015},row/sweep/all_reduce.65536B/f32/tp2/mpi/comm,p,comm,mpi,x,65536,hot,2,"
-                 f"{30 * math.exp(rng.gauss(0, ours)):.6g},quiet,true,\n" for launch in range(launches)]
+                 f"{30 * math.exp(rng.gauss(0, ours)):.6g},,quiet,true,\n" for launch in range(launches)]
         plain = [f"{launch + 1},allreduce,2,65536,0,9,0,30,{25 * math.exp(rng.gauss(0, theirs)):.6g},0.4\n" for launch in range(launches)]
         (folder / "rows.csv").write_text(SPEED_HEAD + "".join(lines))
         (folder / "plain.csv").write_text("launch,op,ranks,size,rotate,samples,late,median_us,back_to_back_us,seconds\n" + "".join(plain))
@@ -248,7 +286,7 @@ def test_show_overlap_needs_its_columns(folder):
     head = SPEED_HEAD.replace("noise", "exposed_us,hidden_share,bubble_us,compute_slowdown,noise")
 
     def write(derived):
-        lines = [f"weft-2,a{launch:015},dp/{transport}/{phase},dp,{phase},{transport},x,,hot,2,{us},"
+        lines = [f"weft-2,a{launch:015},dp/{transport}/{phase},dp,{phase},{transport},x,,hot,2,{us},,"
                  f"{derived if phase == 'overlap' else ',,,'},quiet,true,\n"
                  for launch in range(3) for transport in ("mpi", "shm")
                  for phase, us in (("compute", 1000), ("comm", 200), ("serial", 1210), ("overlap", 1100))]
