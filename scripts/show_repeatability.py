@@ -7,21 +7,19 @@ variation is the interquartile range of the launches over their median; the rati
 over launches (one-sided 95%).
 
 A virtual machine can be in several states: its host moves its processors, and a cache line takes three times as long from one
-to the other. core-distance measures that between launches, on its own. Only launches between two probes of the machine's most
-frequent state count, of both contenders alike; what all of them together show is printed as well.
+to the other. core-distance measures that between all starts, on its own. Only starts between two probes of the machine's most frequent
+state count, of both contenders alike; what all of them together show is printed as well.
 
 Exit code: 0 the upper bound is at most the goal, 1 weft varies more by the estimate too, 2 usage, 3 launches are too few to tell.
 """
 import random
 import statistics
 
-from weft_analysis import contenders, launching, rows
+from weft_analysis import contenders, launching
 from weft_analysis.tables import number, text_table
 
 CELL = "all_reduce 2 hot 65536"
 SECONDS = 0.2  # plain-mpi's loop lasts as long
-PROBE = launching.Command("core-distance", 1, "", output="probe.csv")
-ALIKE = 1.25  # round trips of one state; states differ by a factor of 2 and more
 RESAMPLES = 10_000
 FEWEST = 4
 
@@ -32,28 +30,10 @@ def commands():
                               f"--min-time {SECONDS} --max-time {SECONDS}"), plain]
 
 
-def values(row_set, wanted=None):
-    """A value for each launch, in their order; `wanted`: numbers of launches, from 1."""
-    found = list(row_set.cells.get(CELL, {}).values())
-    return [statistics.median(reading.values or reading.noisy) for number_of, reading in enumerate(found, 1)
-            if (reading.values or reading.noisy) and (wanted is None or number_of in wanted)]
-
-
-def probes(study):
-    """Round trips of a cache line in front of each launch and after the last, ns; empty where nobody measured them."""
-    path = study.folder / PROBE.output
-    if not path.exists():
-        return []
-    return [float(row("round_trip_ns")) for _, row in rows.table_lines(path, ("launch", "round_trip_ns"), [])]
-
-
-def steady(found):
-    """Launches that began and ended in the state that most of them did, and a round trip of that state."""
-    def within(trip):
-        return {launch for launch, ends in enumerate(zip(found, found[1:]), 1) if all(1 / ALIKE < one / trip < ALIKE for one in ends)}
-
-    trip = max(sorted(found), key=lambda one: len(within(one)))
-    return within(trip), trip
+def values(row_set):
+    """A value for each launch."""
+    return [statistics.median(reading.values or reading.noisy) for reading in row_set.cells.get(CELL, {}).values()
+            if reading.values or reading.noisy]
 
 
 def upper_bound(ours, theirs, rng):
@@ -71,10 +51,10 @@ def line(name, found):
     return name, len(found), number(middle), number(low), number(high), number(min(found)), number(max(found)), f"{(high - low) / middle:.2%}"
 
 
-def table(study, wanted, title):
-    """Prints the figures of these launches; (ratio of variations, its upper bound), or None where they are too few."""
-    ours = values(contenders.contender(study.csv, contenders.sweep_cell, lambda row: row("transport") == "mpi"), wanted)
-    loop, sampled = (values(contenders.plain(study, column), wanted) for column in ("back_to_back_us", "median_us"))
+def table(study, starts, title):
+    """Prints the figures of these starts; (ratio of variations, its upper bound), or None where they are too few."""
+    ours = values(contenders.contender(study.csv, contenders.sweep_cell, lambda row: row("transport") == "mpi", starts=starts))
+    loop, sampled = (values(contenders.plain(study, column, starts)) for column in ("back_to_back_us", "median_us"))
     if min(len(ours), len(loop)) < FEWEST:
         print(f"{title}: {len(ours)} launches of weft and {len(loop)} of plain-mpi: at least {FEWEST} of each are needed")
         return None
@@ -92,14 +72,15 @@ def main(words):
     if arguments.quick:
         arguments.launches = min(arguments.launches, 6)
     study = launching.Study("show-repeatability", arguments)
-    study.run(commands(), PROBE)
-    trips = probes(study)
-    wanted, trip = steady(trips) if len(trips) > 1 else (None, None)
+    study.run(commands(), contenders.PROBE)
     bound = table(study, None, "all launches")
-    if wanted is not None and len(wanted) < len(trips) - 1:
-        print(f"\nA cache line from core to core and back: {min(trips):.0f} to {max(trips):.0f} ns. {len(wanted)} of {len(trips) - 1} launches "
+    starts = contenders.starts_of(study)
+    wanted, trip = contenders.steady(starts) if starts else ([], 0)
+    if len(wanted) < len(starts):
+        trips = [one for start in starts for one in (start.before, start.after)]
+        print(f"\nA cache line from core to core and back: {min(trips):.0f} to {max(trips):.0f} ns. {len(wanted)} of {len(starts)} starts "
               f"began and ended near {trip:.0f} ns:")
-        bound = table(study, wanted, "launches in that state")
+        bound = table(study, wanted, "in that state")
     print(f"\nRows: {study.folder}")
     if bound is None:
         return 3

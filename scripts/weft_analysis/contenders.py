@@ -3,17 +3,54 @@
 A contender is a RowSet whose cells are named alike in all contenders, so that weft-compare's functions compare them. Rows
 of one launch share its conditions: contenders of the same launches are compared in pairs.
 """
+import dataclasses
 import os
 import statistics
 
 from . import launching, rows, verdicts
 
 
-def contender(csv_path, cell, wanted, metric="t_p50_us"):
-    """RowSet of the rows that `wanted(row)` takes, each named `cell(row)`."""
+def contender(csv_path, cell, wanted, metric="t_p50_us", starts=None):
+    """RowSet of the rows that `wanted(row)` takes, each named `cell(row)`; with `starts`, only of these."""
     found = rows.RowSet(metric)
-    found.read(csv_path, cell=lambda row: cell(row) if wanted(row) else "")
+    launches = None if starts is None else {start.launch_id for start in starts}
+    found.read(csv_path, cell=lambda row: cell(row) if wanted(row) and (launches is None or row("launch_id") in launches) else "")
     return found
+
+
+# A virtual machine can be in several states: its host moves its processors, and a cache line takes three times as long from
+# one to the other. This tells which one, on its own.
+PROBE = launching.Command("core-distance", 1, "", output="none")
+ALIKE = 1.25  # round trips of one state; states differ by a factor of 2 and more
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """One start of a command, and the round trip of a cache line, ns, before and after it."""
+
+    launch: str
+    command: str
+    launch_id: str   # of weft's programs
+    before: float
+    after: float
+
+
+def starts_of(study):
+    """All starts of a study that were probed."""
+    path = study.folder / "states.csv"
+    if not path.exists():
+        return []
+    return [Start(*(row(name) for name in ("launch", "command", "launch_id")), float(row("before")), float(row("after")))
+            for _, row in rows.table_lines(path, ("launch", "command", "launch_id", "before", "after"), []) if row("before")]
+
+
+def steady(starts):
+    """(starts that began and ended in the state that most of them did, a round trip of that state)"""
+    def within(trip):
+        return [start for start in starts if all(1 / ALIKE < one / trip < ALIKE for one in (start.before, start.after))]
+
+    trip = max(sorted(start.before for start in starts), key=lambda one: len(within(one)))
+    return within(trip), trip
 
 
 PLAIN = "plain.csv"  # tables of plain-mpi, which knows nothing of weft
@@ -30,13 +67,17 @@ def plain_command(collective, ranks, sizes, options):
     return launching.Command("plain-mpi", ranks, words, output=PLAIN)
 
 
-def plain(study, column):
-    """RowSet of a column of plain-mpi's tables, cells as those of sweep_cell(); empty where it was not started."""
+def plain(study, column, starts=None):
+    """RowSet of a column of plain-mpi's tables, cells as those of sweep_cell(); empty where it was not started. With `starts`,
+    only of these."""
     found, collectives = rows.RowSet(column), {name: key for key, name in PLAIN_OPERATION.items()}
     path = study.folder / PLAIN
     if not path.exists():
         return found
-    for _, row in rows.table_lines(path, ("launch", "op", "ranks", "size", "rotate", column), found.damaged):
+    wanted = None if starts is None else {(start.launch, start.command) for start in starts}
+    for _, row in rows.table_lines(path, ("launch", "command", "op", "ranks", "size", "rotate", column), found.damaged):
+        if wanted is not None and (row("launch"), row("command")) not in wanted:
+            continue
         ranks, collective = int(row("ranks")), collectives[row("op")]
         cell = f"{collective} {ranks} {'hot' if row('rotate') == '0' else 'rotated'} {row('size')}"
         reading = found.cells.setdefault(cell, {}).setdefault(row("launch"), rows.Reading())
@@ -70,10 +111,10 @@ def medians(row_set):
     return result
 
 
-def fastest(sets):
-    """{cell: smallest median of several contenders}."""
+def fastest(*times):
+    """{cell: smallest of several contenders' times}."""
     result = {}
-    for one in map(medians, sets):
+    for one in times:
         for cell, value in one.items():
             result[cell] = min(value, result.get(cell, value))
     return result

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 
-from .rows import UsageError
+from .rows import UsageError, provenance
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 LAUNCHER_VARIABLES = ("PMI_", "PMI2_", "PMIX_", "HYDRA_", "HYDI_", "MPIEXEC_", "MPI_LOCAL", "OMPI_", "SLURM_")
@@ -65,8 +65,8 @@ class Study:
         return self.folder / "rows.csv"
 
     def run(self, commands, probe=None):
-        """Starts each of `commands` once in each of the launches; nothing with --from. Says what it starts. `probe` is started
-        in front of each launch and after the last: launch N runs between the Nth and the next of its outputs."""
+        """Starts each of `commands` once in each of the launches; nothing with --from. Says what it starts. `probe` prints a
+        head and a number: it is started between all others, and what it printed on both sides of each is in states.csv."""
         if self._reuse:
             return
         for command in (*commands, *([probe] if probe else [])):
@@ -78,28 +78,34 @@ class Study:
         except OSError as error:
             raise UsageError(f"cannot make {self.folder}: {error.strerror}; choose another with --results") from None
         print(f"{self.launches} launches of each of these, in turn:", *commands, sep="\n  ", flush=True)
-        order = random.Random(1)
+        order, numbered = random.Random(1), list(enumerate(commands))
+        state = self._probed(probe)
         for launch in range(1, self.launches + 1):
-            for command in (*([probe] if probe else []), *order.sample(commands, len(commands))):
+            for number, command in order.sample(numbered, len(numbered)):
                 progress(f"launch {launch} of {self.launches}: {command.program}")
-                self._start_and_keep(command, launch)
-        if probe:
-            self._start_and_keep(probe, self.launches + 1)
+                printed = self.start(command)
+                if command.output:
+                    self._keep(command.output, launch, number, printed)
+                if probe:
+                    before, state = state, self._probed(probe)
+                    launch_id = "" if command.output else self._newest_launch_id()
+                    self._keep("states.csv", launch, number, f"launch_id,before,after\n{launch_id},{before},{state}")
         progress("")
 
-    def _start_and_keep(self, command, launch):
-        printed = self.start(command)
-        if command.output:
-            self._keep(command.output, launch, printed)
+    def _probed(self, probe):
+        return self.start(probe).splitlines()[-1] if probe else ""
 
-    def _keep(self, name, launch, printed):
-        """Appends a table, with the number of the launch as first column."""
+    def _newest_launch_id(self):
+        return max(((number, str(entry.get("launch_id"))) for number, entry in provenance(self.csv)), default=(0, ""))[1]
+
+    def _keep(self, name, launch, number, printed):
+        """Appends a table, with the numbers of the launch and of the command in front."""
         header, *lines = printed.splitlines()
         path = self.folder / name
         with open(path, "a", encoding="utf-8") as file:
             if not file.tell():
-                file.write(f"launch,{header}\n")
-            file.writelines(f"{launch},{line}\n" for line in lines)
+                file.write(f"launch,command,{header}\n")
+            file.writelines(f"{launch},{number},{line}\n" for line in lines)
 
     def start(self, command):
         """One launch; returns what it printed. UsageError where it failed, with its own words."""

@@ -5,6 +5,7 @@ import collections
 import csv
 import math
 import random
+import re
 import sys
 import zlib
 
@@ -190,10 +191,10 @@ def speed_rows(path, times, launches=6, skip=()):
                                          f"{algorithm},{rank},{cache},2,{us:.6g},{us:.6g},quiet,true,\n")
     path.mkdir()
     (path / "rows.csv").write_text(SPEED_HEAD + "".join(lines))
-    plain = [f"{launch},{op},2,{size},{rotate},9,0,{times('plain', size)},,0.1\n"
+    plain = [f"{launch},0,{op},2,{size},{rotate},9,0,{times('plain', size)},,0.1\n"
              for launch in range(1, launches + 1) for op in ("allgather", "allreduce", "alltoallv") for rotate in (0, 1 << 24)
              for size in (8, 4096, 65536, 1 << 20, 4 << 20) if not rotate or size >= 4096]
-    (path / "plain.csv").write_text("launch,op,ranks,size,rotate,samples,late,median_us,back_to_back_us,seconds\n" + "".join(plain))
+    (path / "plain.csv").write_text("launch,command,op,ranks,size,rotate,samples,late,median_us,back_to_back_us,seconds\n" + "".join(plain))
     return path
 
 
@@ -237,21 +238,26 @@ def test_show_speed_limits_more_ranks_by_the_work_of_all(folder):
 
 
 def test_show_repeatability_takes_launches_of_one_state(folder):
-    """20 launches, of which the machine spent 6 in another state, where everything takes twice as long."""
-    slow, rng = {5, 6, 7, 8, 15, 16}, random.Random(5)
-    trips = [64 if launch in slow else 215 for launch in range(1, 22)]   # in front of each launch, and at the end
-    def us(launch, middle, variation):
-        return middle * (2 if launch in slow else 1) * math.exp(rng.gauss(0, variation))
+    """20 launches of two commands; the machine spent some starts in another state, where everything takes twice as long."""
+    rng, slow = random.Random(5), {9, 10, 11, 12, 13, 30}   # probes in the other state; start i is between probes i and i+1
+    def trip(probe):
+        return 64 if probe in slow else 215
 
+    def us(start, middle, variation):
+        return middle * (2 if slow & {start, start + 1} else 1) * math.exp(rng.gauss(0, variation))
+
+    ours, theirs = range(0, 40, 2), range(1, 40, 2)
     (folder / "rows.csv").write_text(SPEED_HEAD + "".join(
-        f"weft-2,a{launch:015},row/sweep/all_reduce.65536B/f32/tp2/mpi/comm,p,comm,mpi,x,65536,hot,2,{us(launch, 30, 0.01):.6g},,quiet,true,\n"
-        for launch in range(1, 21)))
-    (folder / "plain.csv").write_text("launch,op,ranks,size,rotate,samples,late,median_us,back_to_back_us,seconds\n" + "".join(
-        f"{launch},allreduce,2,65536,0,9,0,30,{us(launch, 25, 0.05):.6g},0.4\n" for launch in range(1, 21)))
-    (folder / "probe.csv").write_text("launch,round_trip_ns\n" + "".join(f"{n},{trip}\n" for n, trip in enumerate(trips, 1)))
+        f"weft-2,a{start:015},row/sweep/all_reduce.65536B/f32/tp2/mpi/comm,p,comm,mpi,x,65536,hot,2,{us(start, 30, 0.01):.6g},,quiet,true,\n"
+        for start in ours))
+    (folder / "plain.csv").write_text("launch,command,op,ranks,size,rotate,samples,late,median_us,back_to_back_us,seconds\n" + "".join(
+        f"{start // 2 + 1},1,allreduce,2,65536,0,9,0,30,{us(start, 25, 0.05):.6g},0.4\n" for start in theirs))
+    (folder / "states.csv").write_text("launch,command,launch_id,before,after\n" + "".join(
+        f"{start // 2 + 1},{start % 2},{'' if start % 2 else f'a{start:015}'},{trip(start)},{trip(start + 1)}\n" for start in range(40)))
     result = show("show_repeatability", "--from", folder)
-    # 4 and 14 ended in the other state: 20 - 6 - 2.
-    assert "64 to 215 ns. 12 of 20 launches" in result.out and "near 215 ns" in result.out, result
+    # Starts 8 to 13, 29 and 30 touched the other state.
+    assert "64 to 215 ns. 32 of 40 starts" in result.out and "near 215 ns" in result.out, result
+    assert re.search(r"weft t_p50_us +16 ", result.out) and re.search(r"back to back +16 ", result.out), result
     assert result.code == 0, result
 
 
@@ -260,9 +266,9 @@ def test_show_repeatability_compares_variations(folder):
         rng = random.Random(4)
         lines = [f"weft-2,a{launch:015},row/sweep/all_reduce.65536B/f32/tp2/mpi/comm,p,comm,mpi,x,65536,hot,2,"
                  f"{30 * math.exp(rng.gauss(0, ours)):.6g},,quiet,true,\n" for launch in range(launches)]
-        plain = [f"{launch + 1},allreduce,2,65536,0,9,0,30,{25 * math.exp(rng.gauss(0, theirs)):.6g},0.4\n" for launch in range(launches)]
+        plain = [f"{launch + 1},1,allreduce,2,65536,0,9,0,30,{25 * math.exp(rng.gauss(0, theirs)):.6g},0.4\n" for launch in range(launches)]
         (folder / "rows.csv").write_text(SPEED_HEAD + "".join(lines))
-        (folder / "plain.csv").write_text("launch,op,ranks,size,rotate,samples,late,median_us,back_to_back_us,seconds\n" + "".join(plain))
+        (folder / "plain.csv").write_text("launch,command,op,ranks,size,rotate,samples,late,median_us,back_to_back_us,seconds\n" + "".join(plain))
         return show("show_repeatability", "--from", folder)
 
     assert variation(0.01, 0.05).code == 0
