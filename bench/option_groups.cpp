@@ -174,6 +174,11 @@ void add_row_files(OptionGroup& group, std::string_view program, Options& option
   group.text("--json", "FILE", "the rows of this launch and its provenance", options.json);
 }
 
+void add_queue_pairs_file(OptionGroup& group, Options& options) {
+  group.text("--queue-pairs", "FILE", "what went over each queue pair of verbs, as CSV",
+             options.queue_pairs_file);
+}
+
 void add_samples_file(OptionGroup& group, Options& options) {
   group.text("--samples", "FILE", "times of each iteration and rank, as CSV", options.samples);
 }
@@ -250,8 +255,7 @@ void add_output_options(CLI::App& app, const Pattern& pattern, Options& options)
   OptionGroup group(app, "Files (results/SCHEMA.md explains each column)");
   add_row_files(group, pattern.name, options);
   group.text("--flows", "FILE", "who sent how much to whom, as CSV", options.flows);
-  group.text("--queue-pairs", "FILE", "what went over each queue pair of verbs, as CSV",
-             options.queue_pairs_file);
+  add_queue_pairs_file(group, options);
   add_samples_file(group, options);
   group.text("--traffic", "FILE", "traffic figures of each dimension and network, as CSV",
              options.traffic);

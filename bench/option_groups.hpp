@@ -51,6 +51,7 @@ void add_timeout(OptionGroup& group, Options& options);
 void add_queue_pairs(OptionGroup& group, const std::string& help, Options& options);
 void add_sampling_options(OptionGroup& group, Options& options);
 void add_row_files(OptionGroup& group, std::string_view program, Options& options);
+void add_queue_pairs_file(OptionGroup& group, Options& options);
 void add_samples_file(OptionGroup& group, Options& options);
 void add_transport_list(OptionGroup& group, Options& options);
 /// --config, --help and --version.

@@ -58,6 +58,7 @@ void add_options(CLI::App& app, PairOptions& options) {
   add_sampling_options(measurement, common);
   OptionGroup files(app, "Files (results/SCHEMA.md explains each column)");
   add_row_files(files, "pairs", common);
+  add_queue_pairs_file(files, common);
   add_samples_file(files, common);
   const std::string title = "Information and configuration";
   OptionGroup information(app, title);

@@ -59,18 +59,25 @@ Row pair_row(const PairRowContext& context, const PairCell& cell) {
 }
 
 void add_result(Row& row, const PairRowContext& context, const PairCell& cell,
-                const PairResult& result, const Noise& noise, int attempts) {
+                const PairResult& result, const PairAttempt& attempt) {
   row.set("verified", result.why.empty());
   if (!result.why.empty()) {
     row.set("skip_reason", result.why);  // no performance value beside a wrong result
     return;
   }
-  add_noise(row, noise);
-  row.set("attempts", attempts);
+  add_noise(row, attempt.noise);
+  row.set("attempts", attempt.attempts);
   row.set("stop_reason", result.stop_reason);
   row.set("t_first_us", result.first_us);
   add_statistics(row, result.summary);
   add_pair_rates(row, context, cell, result);
+  PortRecord ports = attempt.ports;
+  ports.iterations = result.iterations;
+  add_port_columns(row, ports, nullptr, context.options.common.mtu);
+  if (attempt.pairs < 2 || ports_used(cell.transport.name) == PortsUsed::none) return;
+  const std::string_view note = row.get("counter_note");
+  row.set("counter_note", fmt::format("{}{}counted of {} pairs at the same time", note,
+                                      note.empty() ? "" : "; ", attempt.pairs));
 }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include "bench/noise.hpp"
 #include "bench/pair_options.hpp"
 #include "bench/pair_trial.hpp"
+#include "bench/port_columns.hpp"
 #include "bench/run_frame.hpp"
 
 namespace weft {
@@ -32,8 +33,15 @@ struct PairCell {
 
 /// Without a result: which cell and where.
 Row pair_row(const PairRowContext& context, const PairCell& cell);
-/// Times and rates, or why there are none.
+/// How a test was measured.
+struct PairAttempt {
+  Noise noise{};
+  int attempts = 1;
+  PortRecord ports{};  // of all pairs that were measured at the same time
+  std::size_t pairs = 1;
+};
+/// Times, rates and counters, or why there are none.
 void add_result(Row& row, const PairRowContext& context, const PairCell& cell,
-                const PairResult& result, const Noise& noise, int attempts);
+                const PairResult& result, const PairAttempt& attempt);
 
 }  // namespace weft

@@ -17,6 +17,7 @@ struct Header {
   Summary summary;
   double first_us;
   Bytes posted;
+  std::int64_t iterations;
   char stop_reason[kReasonBytes];
   std::uint32_t why_bytes, samples;
 };
@@ -32,6 +33,7 @@ std::vector<std::byte> PairResult::packed(bool with_samples) const {
   header.summary = summary;
   header.first_us = first_us;
   header.posted = posted;
+  header.iterations = iterations;
   std::strncpy(header.stop_reason, stop_reason.c_str(), kReasonBytes - 1);
   header.why_bytes = static_cast<std::uint32_t>(why.size());
   header.samples = with_samples ? static_cast<std::uint32_t>(samples.size()) : 0;
@@ -54,6 +56,7 @@ PairResult PairResult::unpacked(const std::vector<std::byte>& bytes) {
   result.summary = header.summary;
   result.first_us = header.first_us;
   result.posted = header.posted;
+  result.iterations = header.iterations;
   result.stop_reason = header.stop_reason;
   const std::byte* rest = bytes.data() + sizeof header;
   result.why.assign(reinterpret_cast<const char*>(rest), header.why_bytes);
@@ -79,6 +82,7 @@ PairTrial::PairTrial(Bootstrap& bootstrap, Session& session, PairBuffers& buffer
 void PairTrial::iterate(PairTest test, Rank peer, bool begins) {
   begins ? link_.begin(test, peer, turn_) : link_.answer(test, peer, turn_);
   turn_ = (turn_ + 1) % link_.turns(test);
+  ++iterations_;
   beat_();
 }
 
@@ -160,6 +164,7 @@ PairResult PairTrial::begin(PairTest test, Rank peer) {
   result.to = peer;
   result.why = verify(test, peer, true, result);
   if (agree(peer, result.why.empty())) time(test, peer, result);
+  result.iterations = iterations_;
   return result;
 }
 

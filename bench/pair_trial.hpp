@@ -19,7 +19,8 @@ struct PairResult {
   Summary summary{};        // us; latency: half round trips. n = 0: not timed
   double first_us = 0;      // the very first iteration, as in `summary`
   std::string stop_reason{};
-  Bytes posted = -1;  // payload that `from` posted in an iteration; -1: unknown
+  Bytes posted = -1;            // payload that `from` posted in an iteration; -1: unknown
+  std::int64_t iterations = 0;  // all, untimed ones too
   std::vector<RowWriter::Sample> samples{};  // of `from`; of latency the whole round trip
 
   std::vector<std::byte> packed(bool with_samples) const;
@@ -53,6 +54,7 @@ class PairTrial {
   const StoppingRule& rule_;
   std::function<void()> beat_;
   int turn_ = 0;  // of the sets; the same at both ends
+  std::int64_t iterations_ = 0;
   double block_us_ = 0, zero_us_ = 0;
 };
 

@@ -44,6 +44,7 @@ class PairsRun {
         bootstrap_(bootstrap),
         frame_(options.common, bootstrap),
         noise_(bootstrap),
+        ports_(bootstrap),
         rule_(stopping_rule(options.common)),
         watchdog_(frame_.watch(patience(), [this] { return activity(); })) {}
 
@@ -140,10 +141,22 @@ class PairsRun {
     for (const TransportInfo* info : choice_.transports)
       open.push_back(open_transport(*info, *arena, *buffers));
     for (int round = 1; round <= options_.rounds; ++round) {
-      for (const PairRound& pairs : rounds_) {
-        for (OpenTransport& transport : open) measure_pairs(pairs, round, transport, *buffers);
-      }
+      for (const PairRound& pairs : rounds_) measure_pairs(pairs, round, open, *buffers);
     }
+    for (OpenTransport& transport : open) write_queue_pairs(transport, shape);
+  }
+
+  /// All that went over them with messages of this size, as of the first pair's first cell.
+  void write_queue_pairs(OpenTransport& transport, const PairShape& shape) {
+    if (!transport.refused.empty() || paths_.queue_pairs.empty()) return;
+    const QueuePairs all = gather_queue_pairs(transport.session->queue_pairs(), bootstrap_);
+    if (all.empty()) return;
+    const RankPair first = rounds_.front().front();
+    const PairCell cell{*transport.info, kPairTests[0], shape, 1, first.a, first.b};
+    together(bootstrap_, [&] {
+      if (RowWriter* writer = frame_.writer())
+        writer->write_queue_pairs(cell.id(bootstrap_.size()), all, bootstrap_.hosts());
+    });
   }
 
   OpenTransport open_transport(const TransportInfo& info, Arena& arena,
@@ -167,7 +180,9 @@ class PairsRun {
     return open;
   }
 
-  void measure_pairs(const PairRound& pairs, int round, OpenTransport& transport,
+  /// The transports of one test follow each other at once: what the machine does meanwhile changes
+  /// little between them.
+  void measure_pairs(const PairRound& pairs, int round, std::vector<OpenTransport>& open,
                      PairBuffers& buffers) {
     for (const PairTest test : kPairTests) {
       for (const bool forth : {true, false}) {
@@ -175,13 +190,15 @@ class PairsRun {
         if (!forth) {
           for (RankPair& pair : directed) std::swap(pair.a, pair.b);
         }
-        const auto cell = [&](Rank from, Rank to) {
-          return PairCell{*transport.info, test, buffers.shape(), round, from, to};
-        };
-        if (transport.refused.empty()) {
-          measure_together(directed, cell, transport, buffers);
-        } else {
-          refuse(directed, cell, transport.refused);
+        for (OpenTransport& transport : open) {
+          const auto cell = [&](Rank from, Rank to) {
+            return PairCell{*transport.info, test, buffers.shape(), round, from, to};
+          };
+          if (transport.refused.empty()) {
+            measure_together(directed, cell, transport, buffers);
+          } else {
+            refuse(directed, cell, transport.refused);
+          }
         }
       }
     }
@@ -190,7 +207,7 @@ class PairsRun {
   /// What came of a test of some pairs at the same time, in their order.
   struct Attempt {
     std::vector<PairResult> results{};
-    Noise noise{};
+    PairAttempt how{};
     bool wrong() const {
       return std::ranges::any_of(results, [](const PairResult& one) { return !one.why.empty(); });
     }
@@ -230,16 +247,18 @@ class PairsRun {
           samples[i].push_back(sample);
         }
       }
-      if (attempts == 1 || attempt.wrong() || attempt.noise.badness() < best.noise.badness()) {
+      if (attempts == 1 || attempt.wrong() ||
+          attempt.how.noise.badness() < best.how.noise.badness()) {
         best = std::move(attempt);
       }
     } while (!best.wrong() &&
-             worth_another_attempt(best.noise, attempts, spent_us, rule_.max_time_us));
+             worth_another_attempt(best.how.noise, attempts, spent_us, rule_.max_time_us));
+    best.how.attempts = attempts;
     for (std::size_t i = 0; i < pairs.size(); ++i) {
       const PairCell measured = cell(pairs[i].a, pairs[i].b);
       const PairResult& result = best.results[i];
       Row row = pair_row(row_context(), measured);
-      add_result(row, row_context(), measured, result, best.noise, attempts);
+      add_result(row, row_context(), measured, result, best.how);
       ++measured_;
       wrong_ += !result.why.empty();
       write(std::move(row), samples[i]);
@@ -249,7 +268,10 @@ class PairsRun {
   Attempt try_together(const PairRound& pairs, PairTest test, OpenTransport& transport,
                        PairBuffers& buffers) {
     const RankPair* mine = own(pairs);
+    bootstrap_.barrier();  // so that nothing else is on the ports
+    ports_.start();
     noise_.start();
+    const WorkPosted before = work_of(transport.session->queue_pairs());
     PairResult result;
     if (mine) {
       PairTrial trial(bootstrap_, *transport.session, buffers, *transport.link, rule_,
@@ -259,7 +281,10 @@ class PairsRun {
     }
     const auto all = bootstrap_.all_gather(
         std::span<const std::byte>(result.packed(!options_.common.samples.empty())));
-    Attempt attempt{.noise = noise_.stop()};
+    Attempt attempt{.how = {.noise = noise_.stop(), .pairs = pairs.size()}};
+    attempt.how.ports.hosts = gather_ports(bootstrap_, ports_.lap());
+    attempt.how.ports.posted =
+        gather_work(bootstrap_, work_of(transport.session->queue_pairs()) - before);
     watchdog_.beat();
     for (const RankPair& pair : pairs) {
       PairResult of_pair = PairResult::unpacked(all[static_cast<std::size_t>(pair.a)]);
@@ -297,6 +322,9 @@ class PairsRun {
     if (first) {
       fmt::print("\nPairs of {} ranks, hosts {}\n\n{}", bootstrap_.size(),
                  rows_.front().get("host_names"), pair_tables(rows_, bootstrap_.size()));
+      const auto name_of = [](const Row& row) { return std::string(row.get("cell_id")); };
+      if (const std::string lost = losses_text(rows_, name_of); !lost.empty())
+        fmt::print("{}\n", lost);
       for (const std::string& file : named_files(paths_)) fmt::print("Written: {}\n", file);
       std::fflush(stdout);
     }
@@ -313,6 +341,7 @@ class PairsRun {
   Bootstrap& bootstrap_;
   RunFrame frame_;
   NoiseMeter noise_;
+  PortMeter ports_;
   StoppingRule rule_;
   TransportChoice choice_;
   std::vector<PairRound> rounds_;

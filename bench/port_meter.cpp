@@ -51,7 +51,11 @@ WorkPosted WorkPosted::operator-(const WorkPosted& other) const {
 
 WorkPosted work_of(const std::vector<QueuePairFacts>& pairs) {
   WorkPosted work;
-  for (const QueuePairFacts& pair : pairs) work += {pair.messages, pair.packets, pair.posted};
+  for (const QueuePairFacts& pair : pairs) {
+    // A READ's one packet goes the way of an acknowledgement, which it has none of.
+    work += {pair.sent.messages, pair.sent.packets - pair.read.messages + pair.read.packets,
+             pair.sent.posted + pair.read.posted};
+  }
   return work;
 }
 

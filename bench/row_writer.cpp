@@ -220,14 +220,15 @@ void RowWriter::write_queue_pairs(const std::string& cell_id, const QueuePairs& 
   if (!impl_->queue_pairs) return;
   std::string text;
   for (const auto& [key, pair] : pairs) {
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n",
-                        impl_->launch_id, csv_cell(cell_id), pair.rank, pair.peer,
-                        csv_cell(hosts.at(static_cast<std::size_t>(pair.rank))),
-                        csv_cell(hosts.at(static_cast<std::size_t>(pair.peer))), pair.index,
-                        pair.device, pair.address, pair.peer_address,
-                        port_text(pair.udp_source_port), pair.number, pair.peer_number,
-                        pair.path_mtu, pair.messages, pair.payload, pair.posted, pair.packets,
-                        pair.frame_bytes > 0 ? fmt::format("{}", pair.frame_bytes) : "");
+    text +=
+        fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", impl_->launch_id,
+                    csv_cell(cell_id), pair.rank, pair.peer,
+                    csv_cell(hosts.at(static_cast<std::size_t>(pair.rank))),
+                    csv_cell(hosts.at(static_cast<std::size_t>(pair.peer))), pair.index,
+                    pair.device, pair.address, pair.peer_address, port_text(pair.udp_source_port),
+                    pair.number, pair.peer_number, pair.path_mtu, pair.sent.messages,
+                    pair.sent.payload, pair.sent.posted, pair.sent.packets,
+                    pair.sent.frame_bytes > 0 ? fmt::format("{}", pair.sent.frame_bytes) : "");
   }
   impl_->queue_pairs->append(text);
 }

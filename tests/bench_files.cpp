@@ -223,10 +223,8 @@ TEST_F(Files, FlowsAndSamples) {
                            .peer_number = 0x12,
                            .udp_source_port = 49459,
                            .path_mtu = 4096,
-                           .messages = 3,
-                           .payload = 8192,
-                           .posted = 8216,
-                           .packets = 4}}};
+                           .sent = {.messages = 3, .payload = 8192, .posted = 8216, .packets = 4},
+                           .read = {}}}};
   writer.write_flows("c,1", {std::vector{flow}, hosts, "recorded", {}});
   writer.write_flows("c2", {std::vector{flow}, hosts, "recorded", pairs});
   writer.write_samples("c1", {{7, 1, 0.25, 1234567.5, false}});
@@ -256,7 +254,7 @@ TEST_F(Files, QueuePairs) {
   pair.peer = 0;
   pair.address = "fe80::1";
   pair.number = 5;
-  pair.payload = 10;
+  pair.sent.payload = 10;
   writer.write_queue_pairs("c", {{{1, 0, 0}, pair}}, {"h0", "h1"});
   const auto lines = lines_of(paths.queue_pairs);
   ASSERT_EQ(lines.size(), 2u);

@@ -117,6 +117,18 @@ TEST(PortCheck, ExpectsWhatQueuePairsWereGiven) {
   EXPECT_EQ(of_ledger.bytes, of_work.bytes);
 }
 
+// A READ of 10000 B: a request of 62 + 16 bytes, and 3 packets back that have AETH on first and
+// last. One WRITE of 8 B beside it, acknowledged.
+TEST(PortCheck, ExpectsAnswersToReads) {
+  QueuePairFacts pair;
+  pair.sent = {.messages = 2, .payload = 8, .posted = 8, .packets = 2, .frame_bytes = 168};
+  pair.read = {
+      .messages = 1, .payload = 10000, .posted = 10000, .packets = 3, .frame_bytes = 10194};
+  const PortExpectation expected = expected_on_ports(work_of({pair}));
+  EXPECT_EQ(expected.packets, 1 + 3 + 1 + 1);
+  EXPECT_EQ(expected.bytes, (62 + 16) + (10000 + 3 * 62 + 8) + (8 + 62 + 20) + 66);
+}
+
 TEST(PortCheck, BytesWhereTheyAreCountedElsePackets) {
   const PortExpectation expected{100, 50000};
   PortSum sum;

@@ -26,6 +26,10 @@ class MutatedWire : public Transport {
   void wait(Channel channel, std::uint64_t at_least, const char* what) override {
     wire_->wait(channel, at_least, what);
   }
+  std::span<const PostedPart> fetch(Channel channel, Bytes source, Bytes destination,
+                                    Bytes n) override {
+    return wire_->fetch(channel, source, destination, n);
+  }
   void flush() override { wire_->flush(); }
   CommId max_comms() const override { return wire_->max_comms(); }
   Bytes uncredited_bytes() const override { return wire_->uncredited_bytes(); }
@@ -59,7 +63,7 @@ class DroppedSignal final : public MutatedWire {
   int signals_ = 0;
 };
 
-/// Sends without having the receiver's credit.
+/// Sends without having the receiver's credit; goes on before its data were fetched.
 class MissingCredit final : public MutatedWire {
  public:
   using MutatedWire::MutatedWire;
@@ -104,8 +108,10 @@ inline void dropped_signal_names_the_peer(Bootstrap& b, const MakeWire& make) {
 }
 
 inline void missing_credit_is_found(Bootstrap& b, const MakeWire& make) {
-  EXPECT_FALSE(anyone_objects(b, mutated<MutatedWire>(make), "direct", 10000));
-  EXPECT_TRUE(anyone_objects(b, mutated<MissingCredit>(make), "direct", 10000));
+  for (const char* algorithm : {"direct", "pull"}) {
+    EXPECT_FALSE(anyone_objects(b, mutated<MutatedWire>(make), algorithm, 10000)) << algorithm;
+    EXPECT_TRUE(anyone_objects(b, mutated<MissingCredit>(make), algorithm, 10000)) << algorithm;
+  }
 }
 
 }  // namespace weft::contract

@@ -196,7 +196,7 @@ TEST_P(EveryAlgorithm, IsRightForSixtyFour) {
 
 INSTANTIATE_TEST_SUITE_P(Schedules, EveryAlgorithm,
                          testing::Combine(testing::Values("ring", "pipelined", "direct", "one-shot",
-                                                          "recursive", "recursive-doubling",
+                                                          "pull", "recursive", "recursive-doubling",
                                                           "hierarchical"),
                                           testing::ValuesIn(kKinds)),
                          [](const auto& info) {
@@ -206,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, EveryAlgorithm,
                          });
 
 TEST(Schedule, ListsAllAlgorithms) {
-  ASSERT_EQ(algorithms().size(), 7u);
+  ASSERT_EQ(algorithms().size(), 8u);
   EXPECT_EQ(algorithms().front().name, "ring");
   for (const Algorithm& algorithm : algorithms()) EXPECT_FALSE(algorithm.summary.empty());
   try {
@@ -298,6 +298,27 @@ TEST(Schedule, PipelinedSendsPiecesOn) {
     EXPECT_EQ(schedule->round(r).receives.size(), 1u) << r;
     EXPECT_EQ(schedule->round(r).after.size(), r < 3 * 2 ? 1u : 0u) << r;
   }
+}
+
+// Halves of 30617 elements come in 4 pieces, quarters in 2; each is added up in the round it came
+// in.
+TEST(Schedule, HalvingAddsUpPiecesAsTheyCome) {
+  const Algorithm& recursive = find_algorithm("recursive");
+  ScheduleInput input = make_input(OperationKind::all_reduce, 4, Counts::even, {});
+  input.counts = {61234};
+  check(recursive, input, 1);
+  EXPECT_EQ(recursive.traffic(input, 1).messages_sent, 4 + 2 + 1 + 1);
+  const auto schedule = recursive.make(input, 0);
+  ASSERT_EQ(schedule->rounds(), 4 + 2 + 2);
+  for (int r = 0; r < 8; ++r) {
+    const std::size_t sends[] = {4, 0, 0, 0, 2, 0, 1, 1};
+    EXPECT_EQ(schedule->round(r).sends.size(), sends[r]) << r;
+    EXPECT_EQ(schedule->round(r).receives.size(), 1u) << r;
+    EXPECT_EQ(schedule->round(r).after.size(), r < 6 ? 1u : 0u) << r;
+  }
+  input = make_input(OperationKind::reduce_scatter, 6, Counts::even, {});
+  input.counts = {20000, 0, 8192, 30000, 1, 9000};
+  check(recursive, input, 1);
 }
 
 TEST(Schedule, MakesRoundsOfLargeGroupsOneAtATime) {

@@ -12,6 +12,15 @@
 
 namespace weft {
 
+/// Counted since a queue pair was made.
+struct QueuePairTraffic {
+  std::int64_t messages = 0;  // work requests: data, signals, credits
+  Bytes payload = 0;          // the patterns' own bytes
+  Bytes posted = 0;           // all bytes: payload, envelopes, credits
+  std::int64_t packets = 0;   // of these work requests, without acknowledgements and repetitions
+  Bytes frame_bytes = 0;      // of these packets on an Ethernet cable; 0: another link
+};
+
 /// What one rank sends on one queue pair.
 struct QueuePairFacts {
   Rank rank = 0, peer = 0;
@@ -21,17 +30,16 @@ struct QueuePairFacts {
   std::uint32_t number = 0, peer_number = 0;
   int udp_source_port = 0;  // 0: no RoCEv2, or unknown
   Bytes path_mtu = 0;
-  std::int64_t messages = 0;  // work requests: data, signals, credits
-  Bytes payload = 0;          // the patterns' own bytes
-  Bytes posted = 0;           // all bytes of WRITEs: payload, envelopes, credits
-  std::int64_t packets = 0;   // of these work requests, without acknowledgements and repetitions
-  Bytes frame_bytes = 0;      // of these packets on an Ethernet cable; 0: another link
+  QueuePairTraffic sent;  // by this end: its WRITEs, and one packet for each READ
+  /// By the peer's end in answer to this end's READs, of which it knows nothing. `messages`: READs.
+  QueuePairTraffic read;
 };
 
 /// By rank, peer, index.
 using QueuePairs = std::map<std::tuple<Rank, Rank, int>, QueuePairFacts>;
 
-/// Those of all ranks. Collective.
+/// Those of all ranks, each with all that it sends: answers to a peer's READs are in its `sent`.
+/// Collective.
 QueuePairs gather_queue_pairs(const std::vector<QueuePairFacts>& mine, Bootstrap& bootstrap);
 
 }  // namespace weft

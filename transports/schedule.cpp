@@ -116,16 +116,21 @@ TrafficTotals traffic(const ScheduleInput& input, int rank) {
 
 template <FamilyOf family>
 Algorithm algorithm() {
-  return {family().name, family().summary, unsuitable<family>, make<family>, traffic<family>};
+  return {family().name, family().summary, unsuitable<family>,
+          make<family>,  traffic<family>,  family().fetched};
 }
 
 }  // namespace
 
 const std::vector<Algorithm>& algorithms() {
   static const std::vector<Algorithm> list = {
-      algorithm<ring_family>(),         algorithm<pipelined_family>(),
-      algorithm<direct_family>(),       algorithm<one_shot_family>(),
-      algorithm<recursive_family>(),    algorithm<recursive_doubling_family>(),
+      algorithm<ring_family>(),
+      algorithm<pipelined_family>(),
+      algorithm<direct_family>(),
+      algorithm<one_shot_family>(),
+      algorithm<pull_family>(),
+      algorithm<recursive_family>(),
+      algorithm<recursive_doubling_family>(),
       algorithm<hierarchical_family>(),
   };
   return list;

@@ -80,7 +80,7 @@ struct TrafficTotals {
 };
 
 struct Algorithm {
-  /// ring, pipelined, direct, one-shot, recursive, recursive-doubling, hierarchical.
+  /// ring, pipelined, direct, one-shot, pull, recursive, recursive-doubling, hierarchical.
   std::string_view name;
   std::string_view summary;
   /// Empty if it can do this; else why not in one line ("recursive halving needs ..."). All
@@ -90,6 +90,8 @@ struct Algorithm {
   std::unique_ptr<Schedule> (*make)(const ScheduleInput&, int rank);
   /// Formula beside each definition; a test holds it equal to the expansion.
   TrafficTotals (*traffic)(const ScheduleInput&, int rank);
+  /// A sender only says that its data are ready; the receiver fetches them and says that it did.
+  bool fetched = false;
 };
 
 const std::vector<Algorithm>& algorithms();

@@ -27,6 +27,16 @@ std::int64_t Blocks::nonzero() const {
   return n;
 }
 
+// 32 KiB of f32: a few times the overhead of a message on any wire, and short against a block that
+// is worth cutting. All the pieces of a time round a ring may be on their way to a slow member, and
+// a wire tells only so many apart (verbs: 2048).
+int in_pieces(Index block, int n) {
+  constexpr Index kPieceElements = 1 << 13, kMostPieces = 64, kMostAround = 1024;
+  const Index wanted = (block + kPieceElements - 1) / kPieceElements;
+  const Index most = std::clamp<Index>(kMostAround / n, 1, kMostPieces);
+  return static_cast<int>(std::clamp<Index>(wanted, 1, most));
+}
+
 void RoundBuilder::copy_before(Place from, Place to, Index elements) {
   if (elements > 0) round_.before.push_back({LocalStep::Kind::copy, from, to, elements});
 }

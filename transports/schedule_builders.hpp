@@ -26,6 +26,7 @@ struct Family {
   std::string_view name, summary;
   Entry all_gather, all_reduce, reduce_scatter, broadcast, all_to_all_v;
   std::string_view unsuitable;  // why an entry is absent; only read if one is
+  bool fetched = false;         // Algorithm's
 };
 
 // In functions, so that no table is read before it is made.
@@ -33,6 +34,7 @@ const Family& ring_family();
 const Family& pipelined_family();
 const Family& direct_family();
 const Family& one_shot_family();
+const Family& pull_family();
 const Family& recursive_family();
 const Family& recursive_doubling_family();
 const Family& hierarchical_family();
@@ -64,6 +66,11 @@ class Blocks {
   int parts_ = 0;
   std::vector<Index> offsets_;  // empty: even
 };
+
+/// Into how many messages a block is cut so that sums are made while the rest arrives: pieces of
+/// 8192 elements, at most 64, in a group of n at most 1024/n.
+int in_pieces(Index block, int n);
+inline int in_one(Index, int) { return 1; }
 
 /// Fills a Round. Empty transfers and steps are left out; receives of one peer in a row become one
 /// entry.

@@ -190,6 +190,14 @@ Family make_one_shot_family() {
   return family;
 }
 
+Family make_pull_family() {
+  Family family = make_direct();
+  family.name = "pull";
+  family.summary = "as direct, but receivers fetch: RDMA READ where others take WRITE";
+  family.fetched = true;
+  return family;
+}
+
 }  // namespace
 
 const Family& direct_family() {
@@ -199,6 +207,11 @@ const Family& direct_family() {
 
 const Family& one_shot_family() {
   static const Family family = make_one_shot_family();
+  return family;
+}
+
+const Family& pull_family() {
+  static const Family family = make_pull_family();
   return family;
 }
 

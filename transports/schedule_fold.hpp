@@ -56,15 +56,15 @@ inline void doubling_step(const Fold& fold, const Blocks& core, int v, int j, Ro
 }
 
 /// Elements sent in the core, and the messages and other-host share of them, when step j sends
-/// sizes(j) to v ^ 2^j.
+/// sizes(j) to v ^ 2^j in pieces(sizes(j), p) messages.
 template <class Sizes>
-TrafficTotals core_traffic(const ScheduleInput& input, const Fold& fold, int v,
-                           const Sizes& sizes) {
+TrafficTotals core_traffic(const ScheduleInput& input, const Fold& fold, int v, const Sizes& sizes,
+                           int (*pieces)(Index, int) = in_one) {
   TrafficTotals t;
   for (int j = 0; j < fold.steps(); ++j) {
     const Index size = sizes(j);
     t.sent += size;
-    t.messages_sent += size > 0;
+    t.messages_sent += size > 0 ? pieces(size, fold.p) : 0;
     const bool near = same_host(input, fold.rank_of(v), fold.rank_of(v ^ (1 << j)));
     t.sent_to_other_hosts += near ? 0 : size;
   }

@@ -1,4 +1,5 @@
-// Recursive halving: reduce_scatter, and all_reduce as halving and then doubling.
+// Recursive halving: reduce_scatter, and all_reduce as halving and then doubling. What is long
+// comes in pieces, each of which is added up while the next arrive.
 #include "transports/schedule_fold.hpp"
 
 namespace weft {
@@ -10,9 +11,18 @@ namespace {
 class Halving {
  public:
   Halving(Fold fold, Blocks core, bool sums_in_out)
-      : fold_(fold), core_(std::move(core)), in_out_(sums_in_out) {}
+      : fold_(fold), core_(std::move(core)), in_out_(sums_in_out) {
+    for (int j = 0; j < fold_.steps(); ++j) {
+      int most = 1;
+      for (int v = 0; v < fold_.p; ++v) most = std::max(most, cut(v, j).size());
+      begin_.push_back(begin_.back() + most);
+    }
+  }
 
-  void step(int v, int j, RoundBuilder& round) const;
+  /// The halving takes so many rounds: of each step as many as pieces come to the member that gets
+  /// most.
+  int rounds() const { return begin_.back(); }
+  void round(int v, int r, RoundBuilder& round) const;
   Span kept(int v, int j) const { return Span(v, fold_.p >> (j + 1)); }
   Index kept_elements(int v, int j) const { return elements(kept(v, j)); }
   /// Where the sum of the element at `offset` of the whole message is kept at core member v.
@@ -24,6 +34,12 @@ class Halving {
   const Blocks& core() const { return core_; }
 
  private:
+  /// What member v gets in step j, in pieces.
+  Blocks cut(int v, int j) const {
+    return Blocks::even(kept_elements(v, j), in_pieces(kept_elements(v, j), fold_.p));
+  }
+  void send(int v, int j, RoundBuilder& round) const;
+  void receive(int v, int j, int piece, RoundBuilder& round) const;
   Index elements(Span span) const { return core_.span(span.begin, span.end); }
   /// The first step of a member without a partner to fold: nothing is summed yet but its own input.
   bool fresh(int v, int j) const { return j == 0 && !fold_.paired(v); }
@@ -38,7 +54,13 @@ class Halving {
   Fold fold_;
   Blocks core_;
   bool in_out_;
+  std::vector<int> begin_{0};  // round in which each step begins
 };
+
+Place operator+(Place place, Index elements) {
+  place.offset += elements;
+  return place;
+}
 
 Index Halving::sums_size(int v) const {
   if (in_out_) return 0;
@@ -58,18 +80,34 @@ Place Halving::landing(int v, int j) const {
   return fresh(v, j) ? sum(v, core_.offset(kept(v, j).begin)) : slot(v, j);
 }
 
-void Halving::step(int v, int j, RoundBuilder& round) const {
+void Halving::round(int v, int r, RoundBuilder& round) const {
+  const auto next = std::ranges::upper_bound(begin_, r);
+  const int j = static_cast<int>(next - begin_.begin()) - 1, piece = r - *std::prev(next);
+  if (piece == 0) send(v, j, round);
+  if (piece < cut(v, j).size()) receive(v, j, piece, round);
+}
+
+void Halving::send(int v, int j, RoundBuilder& round) const {
   const int partner = v ^ (fold_.p >> (j + 1));
-  const int peer = fold_.rank_of(partner);
-  const auto summed = [&](Index offset) { return fresh(v, j) ? in_at(offset) : sum(v, offset); };
-  round.send(peer, summed(core_.offset(kept(partner, j).begin)), landing(partner, j),
-             kept_elements(partner, j));
-  const Index mine = core_.offset(kept(v, j).begin), count = kept_elements(v, j);
-  round.receive(peer, count);
+  const Index first = core_.offset(kept(partner, j).begin);
+  const Place from = fresh(v, j) ? in_at(first) : sum(v, first);
+  const Blocks pieces = cut(partner, j);
+  for (int p = 0; p < pieces.size(); ++p) {
+    round.send(fold_.rank_of(partner), from + pieces.offset(p),
+               landing(partner, j) + pieces.offset(p), pieces.count(p));
+  }
+}
+
+void Halving::receive(int v, int j, int piece, RoundBuilder& round) const {
+  const Blocks pieces = cut(v, j);
+  const Index at = pieces.offset(piece), count = pieces.count(piece);
+  const Index mine = core_.offset(kept(v, j).begin);
+  round.receive(fold_.rank_of(v ^ (fold_.p >> (j + 1))), count);
   if (needs_slot(v, j)) {
-    round.reduce_after(slot(v, j), sum(v, mine), count);
+    round.reduce_after(slot(v, j) + at, sum(v, mine) + at, count);
   } else {
-    round.reduce_after(summed(mine), landing(v, j), count);
+    const Place own = fresh(v, j) ? in_at(mine) : sum(v, mine);
+    round.reduce_after(own + at, landing(v, j) + at, count);
   }
 }
 
@@ -102,13 +140,13 @@ std::unique_ptr<Schedule> make_reduce_scatter(const ScheduleInput& input, int ra
   const bool idle = fold.idle(rank), in_pair = rank < 2 * fold.extra;
   const auto fill = [=](int r, RoundBuilder& round) {
     const int j = step_of(fold, r);
-    if (j >= 0 && j < fold.steps()) {
-      if (!idle) halving.step(v, j, round);
+    if (j >= 0 && j < halving.rounds()) {
+      if (!idle) halving.round(v, j, round);
     } else if (in_pair) {
       j < 0 ? fold_sum(halving, rank, round) : unfold_scatter(halving, blocks, rank, round);
     }
   };
-  return make_lazy(rounds_of(fold, fold.steps()), idle ? 0 : halving.scratch(v), fill);
+  return make_lazy(rounds_of(fold, halving.rounds()), idle ? 0 : halving.scratch(v), fill);
 }
 
 /// What core member v sends and receives in the halving: sum over steps j of what the partner
@@ -119,8 +157,8 @@ TrafficTotals halving_traffic(const ScheduleInput& input, const Fold& fold, cons
     const Span group(member, 1 << bit);
     return core.span(group.begin, group.end);
   };
-  TrafficTotals t =
-      core_traffic(input, fold, v, [&](int bit) { return kept(v ^ (1 << bit), bit); });
+  TrafficTotals t = core_traffic(
+      input, fold, v, [&](int bit) { return kept(v ^ (1 << bit), bit); }, in_pieces);
   for (int bit = 0; bit < fold.steps(); ++bit) t.received += kept(v, bit);
   return t;
 }
@@ -149,19 +187,19 @@ std::unique_ptr<Schedule> make_all_reduce(const ScheduleInput& input, int rank) 
   const Fold fold(input.size);
   const Index total = count_of(input, 0);
   const Halving halving(fold, Blocks::even(total, fold.p), /*sums_in_out=*/true);
-  const int v = fold.core_of(rank), steps = fold.steps();
+  const int v = fold.core_of(rank), halved = halving.rounds(), all = halved + fold.steps();
   const bool idle = fold.idle(rank), in_pair = rank < 2 * fold.extra;
   const auto fill = [=](int r, RoundBuilder& round) {
     const int j = step_of(fold, r);
-    if (j < 0 || j == 2 * steps) {
+    if (j < 0 || j == all) {
       if (!in_pair) return;
       return j < 0 ? fold_sum(halving, rank, round) : unfold_whole(fold, total, rank, round);
     }
     if (idle) return;
-    if (j < steps) return halving.step(v, j, round);
-    doubling_step(fold, halving.core(), v, j - steps, round);
+    if (j < halved) return halving.round(v, j, round);
+    doubling_step(fold, halving.core(), v, j - halved, round);
   };
-  return make_lazy(rounds_of(fold, 2 * steps), idle ? 0 : halving.scratch(v), fill);
+  return make_lazy(rounds_of(fold, all), idle ? 0 : halving.scratch(v), fill);
 }
 
 // Core: halving and doubling on p chunks; per step the two together are the group of twice the
@@ -180,7 +218,8 @@ TrafficTotals all_reduce_traffic(const ScheduleInput& input, int rank) {
       return chunks.span(span.begin, span.end);
     };
     t = core_traffic(input, fold, v, [&](int bit) { return group(v, bit); }) +
-        core_traffic(input, fold, v, [&](int bit) { return group(v ^ (1 << bit), bit); });
+        core_traffic(
+            input, fold, v, [&](int bit) { return group(v ^ (1 << bit), bit); }, in_pieces);
     t.received = t.sent;
   }
   if (rank >= 2 * fold.extra) return t;

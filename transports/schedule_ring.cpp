@@ -2,7 +2,6 @@
 // M(n-1)/n for a gather or a reduce-scatter, in n-1 rounds. Pipelined: the same in pieces, each of
 // which gets its part and goes on while the next ones arrive. all_to_all_v, which a ring would have
 // to forward, rotates over the pairs instead.
-#include <algorithm>
 #include <functional>
 
 #include "transports/schedule_builders.hpp"
@@ -18,19 +17,6 @@ struct Ring {
 
 /// Into how many messages a block is cut, in a ring of n.
 using Pieces = int (*)(Index block, int n);
-int in_one(Index, int) { return 1; }
-
-// 32 KiB of f32: a few times the overhead of a message on any wire, and short against a block that
-// is worth a ring. All the pieces of a time round may be on their way to a slow member, and a wire
-// tells only so many apart (verbs: 2048).
-constexpr Index kPieceElements = 1 << 13;
-constexpr Index kMostPieces = 64, kMostAround = 1024;
-int in_pieces(Index block, int n) {
-  const Index wanted = (block + kPieceElements - 1) / kPieceElements;
-  const Index most = std::clamp<Index>(kMostAround / n, 1, kMostPieces);
-  return static_cast<int>(std::clamp<Index>(wanted, 1, most));
-}
-
 /// What goes round the ring: in step k block me-lag-k goes out and the block before it comes in,
 /// which goes out in step k+1. Pieces come one a round; each goes on in the round after.
 struct Journey {

@@ -11,6 +11,11 @@
 
 namespace weft {
 
+/// A control area is one line per member for what this rank publishes, then one per member for what
+/// it is told.
+inline constexpr Bytes kControlLine = 64;
+static_assert(run_time_control_bytes(1) == 2 * kControlLine);
+
 /// What all communicators of a session share.
 struct ScheduledWorld {
   Arena& arena;
@@ -45,8 +50,9 @@ class ScheduledCommunicator final : public Communicator {
   OperationRecord record_of(const Operation& operation) const;
   PointRecord record_of(const PointToPoint& member) const;
   Bytes place_of(const BoundView& view, const Operation& operation) const;
-  const Algorithm& algorithm_for(const ScheduleInput& input, DType dtype) const;
-  std::unique_ptr<Schedule> schedule_of(const Matched& matched) const;
+  /// Throws Error(usage) where the algorithm cannot do it.
+  const Algorithm& algorithm_for(const Matched& matched, const ScheduleInput& input) const;
+  ScheduleInput input_of(const Matched& matched) const;
   OperationPlan plan_collective(const Operation& operation, const Matched& matched,
                                 const std::vector<RankRecord>& ranks) const;
   bool needs_credits(const Matched& matched) const;
@@ -68,12 +74,13 @@ class ScheduledCommunicator final : public Communicator {
   void execute_run_time(const Operation& operation, const char* what);
   void publish_destination(int peer, const Operation& operation);
   void send_run_time(int peer, const Operation& operation, const char* what);
-  void give_credit(int peer);
+  /// An empty message: a credit, or an offer on the data channel.
+  void tell(int peer, std::uint16_t channel);
   void take_credit(int peer, const char* what);
   void send(int peer, Bytes from, Bytes to, Bytes n, bool credited);
+  void fetch(int peer, Bytes from, Bytes to, Bytes n);
   void await(int peer, std::uint64_t messages, const char* what);
-  void record_message(int peer, Bytes bytes, MessageKind kind, double posted_us,
-                      std::uint16_t piece = 0);
+  void record_message(int from, int to, const PostedPart& part, MessageKind kind, double posted_us);
   double post_time_us() const;  // 0 where nobody records
   Channel channel(int peer, std::uint16_t id) const;
   [[noreturn]] void fail_in(const OperationPlan& plan, const Error& error) const;

@@ -11,43 +11,70 @@ using Kind = PlanStep::Kind;
 
 class PlanBuilder {
  public:
-  PlanBuilder(const std::vector<Places>& places, int rank, DType dtype, Arena& arena, bool credits)
-      : places_(places),
-        credits_(credits),
-        me_(places[static_cast<std::size_t>(rank)]),
-        arena_(arena),
-        credited_(places.size()) {
-    plan_.dtype = dtype;
+  explicit PlanBuilder(const PlanSetting& setting)
+      : setting_(setting), me_(places_of(setting.rank)), credited_(setting.places.size()) {
+    plan_.dtype = setting.dtype;
   }
 
   OperationPlan build(const Schedule& schedule) {
     plan_.rounds = schedule.rounds();
-    for (round_ = 0; round_ < plan_.rounds; ++round_) add(schedule.round(round_));
-    if (credits_) give_credits_first();
+    for (round_ = 0; round_ < plan_.rounds; ++round_) {
+      const Round round = schedule.round(round_);
+      for (const LocalStep& step : round.before) local(step);
+      setting_.fetched_from ? pull(round) : push(round);
+    }
+    if (setting_.credits && !setting_.fetched_from) give_credits_first();
     return std::move(plan_);
   }
 
  private:
-  void add(const Round& round) {
-    for (const LocalStep& step : round.before) local(step);
+  void push(const Round& round) {
     for (const Transfer& transfer : round.sends) send(transfer);
     for (const Round::Receive& receive : round.receives) await(receive);
     for (const LocalStep& step : round.after) local(step);
   }
 
+  /// A peer's next round may overwrite what this one fetches, so it hears before it goes on.
+  void pull(const Round& round) {
+    std::vector<int> readers;
+    for (const Transfer& transfer : round.sends) {
+      if (std::ranges::find(readers, transfer.peer) == readers.end())
+        readers.push_back(transfer.peer);
+    }
+    for (const int peer : readers) add({.kind = Kind::offer, .peer = peer});
+    for (const Round::Receive& receive : round.receives) fetch(receive.peer);
+    if (!round.receives.empty()) add({.kind = Kind::flush});
+    for (const Round::Receive& receive : round.receives)
+      add({.kind = Kind::give_credit, .peer = receive.peer});
+    for (const LocalStep& step : round.after) local(step);
+    for (const int peer : readers) add({.kind = Kind::take_credit, .peer = peer});
+  }
+
+  void fetch(int peer) {
+    add({.kind = Kind::await, .peer = peer, .n = 1});
+    for (const Transfer& theirs : setting_.fetched_from(peer)->round(round_).sends) {
+      if (theirs.peer != setting_.rank) continue;
+      add({.kind = Kind::fetch,
+           .peer = peer,
+           .a = place(theirs.from, places_of(peer)),
+           .b = place(theirs.to, me_),
+           .n = theirs.elements * size_of(plan_.dtype)});
+    }
+  }
+
   void send(const Transfer& t) {
     const auto peer = static_cast<std::size_t>(t.peer);
-    if (credits_ && !credited_[peer]) push({.kind = Kind::take_credit, .peer = t.peer});
+    if (setting_.credits && !credited_[peer]) add({.kind = Kind::take_credit, .peer = t.peer});
     credited_[peer] = true;
-    push({.kind = credits_ ? Kind::put : Kind::send,
-          .peer = t.peer,
-          .a = place(t.from, me_),
-          .b = place(t.to, places_[peer]),
-          .n = t.elements * size_of(plan_.dtype)});
+    add({.kind = setting_.credits ? Kind::put : Kind::send,
+         .peer = t.peer,
+         .a = place(t.from, me_),
+         .b = place(t.to, places_of(t.peer)),
+         .n = t.elements * size_of(plan_.dtype)});
   }
 
   void await(const Round::Receive& r) {
-    push({.kind = Kind::await, .peer = r.peer, .n = r.messages});
+    add({.kind = Kind::await, .peer = r.peer, .n = r.messages});
     if (std::find(senders_.begin(), senders_.end(), r.peer) == senders_.end())
       senders_.push_back(r.peer);
   }
@@ -62,11 +89,11 @@ class PlanBuilder {
     const auto first = static_cast<Bytes>(plan_.sources.size());
     if (reduce) plan_.sources.push_back(to);
     plan_.sources.push_back(from);
-    push({.kind = reduce ? Kind::reduce : Kind::copy,
-          .a = first,
-          .b = reduce ? 2 : 1,
-          .n = n,
-          .to = to});
+    add({.kind = reduce ? Kind::reduce : Kind::copy,
+         .a = first,
+         .b = reduce ? 2 : 1,
+         .n = n,
+         .to = to});
   }
 
   /// Reductions into one place become one pass: fewer bytes moved, and one rounding to storage in
@@ -91,7 +118,7 @@ class PlanBuilder {
     plan_.steps.insert(plan_.steps.begin(), credits.begin(), credits.end());
   }
 
-  void push(PlanStep step) {
+  void add(PlanStep step) {
     step.round = round_;
     plan_.steps.push_back(step);
   }
@@ -103,12 +130,13 @@ class PlanBuilder {
     if (base < 0) fail(ExitCode::failed, "a schedule uses a buffer that this member does not have");
     return base + p.offset * size_of(plan_.dtype);
   }
-  std::byte* address(const Place& p) const { return arena_.data() + place(p, me_); }
+  std::byte* address(const Place& p) const { return setting_.arena.data() + place(p, me_); }
+  const Places& places_of(int member) const {
+    return setting_.places[static_cast<std::size_t>(member)];
+  }
 
-  const std::vector<Places>& places_;
-  bool credits_;
+  const PlanSetting& setting_;
   Places me_;
-  Arena& arena_;
   std::vector<bool> credited_;
   std::vector<int> senders_;
   OperationPlan plan_;
@@ -117,9 +145,8 @@ class PlanBuilder {
 
 }  // namespace
 
-OperationPlan make_plan(const Schedule& schedule, const std::vector<Places>& places, int rank,
-                        DType dtype, Arena& arena, bool credits) {
-  return PlanBuilder(places, rank, dtype, arena, credits).build(schedule);
+OperationPlan make_plan(const Schedule& schedule, const PlanSetting& setting) {
+  return PlanBuilder(setting).build(schedule);
 }
 
 OperationPlan make_point_plan(const std::vector<PointPlace>& members) {

@@ -3,9 +3,12 @@
 //
 // Ready credits: a rank that enters an operation first gives one credit to every peer that will put
 // into it; a peer takes that credit before its first put. So nobody writes into memory that its
-// owner still uses.
+// owner still uses. Where receivers fetch, the same signals go the other way: a sender tells on the
+// data channel that a round's data are ready, and a receiver that has fetched them tells on the
+// credit channel, before the sender goes on to its next round.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +26,9 @@ struct PlanStep {
     put,          // a -> b of the peer, n bytes; then signal; its place is known to be free
     send,         // likewise, but it may have to wait at the peer until it is awaited
     await,        // n messages from peer
+    offer,        // to peer: what it fetches in this round is ready
+    fetch,        // a of the peer -> b, n bytes; here after the next flush
+    flush,        // what was fetched is here
     copy,         // to = n bytes at sources[a]
     reduce,       // to = sum of sources[a .. a+b), n elements
   } kind = Kind::put;
@@ -47,11 +53,18 @@ struct Places {
   Bytes in = 0, out = 0, scratch = 0;
 };
 
-/// `places` by group index; `rank` is this one's; without credits where all messages are short.
-/// Throws Error(failed) if the schedule leaves its
-/// memory.
-OperationPlan make_plan(const Schedule& schedule, const std::vector<Places>& places, int rank,
-                        DType dtype, Arena& arena, bool credits);
+/// What binds a schedule to memory.
+struct PlanSetting {
+  const std::vector<Places>& places;  // by group index
+  int rank = 0;                       // group index of this one
+  DType dtype = DType::f32;
+  Arena& arena;
+  bool credits = true;  // false: all messages are short enough to do without
+  /// Set: receivers fetch. Makes the schedule of a member, which tells where its data are.
+  std::function<std::unique_ptr<Schedule>(int member)> fetched_from{};
+};
+/// Throws Error(failed) if the schedule leaves its memory.
+OperationPlan make_plan(const Schedule& schedule, const PlanSetting& setting);
 
 /// A message of a point-to-point operation: `local` here; `remote` at the peer (sends only).
 struct PointPlace {

@@ -44,6 +44,14 @@ class ShmTransport final : public Transport {
                  static_cast<std::size_t>(n));
   }
 
+  std::span<const PostedPart> fetch(Channel channel, Bytes source, Bytes destination,
+                                    Bytes n) override {
+    copy_to_peer(peers_.arena(peers_.rank()) + destination, peers_.arena(channel.peer) + source,
+                 static_cast<std::size_t>(n));
+    fetched_.bytes = n;
+    return {&fetched_, 1};
+  }
+
   void signal(Channel channel) override {
     const std::uint64_t next = ++signalled_[index(channel, channel.peer)];
     counter(channel.peer, index(channel, peers_.rank())).publish(next);
@@ -60,7 +68,7 @@ class ShmTransport final : public Transport {
     }
   }
 
-  void flush() override {}  // put() has copied when it returns
+  void flush() override {}  // put() and fetch() have copied when they return
   CommId max_comms() const override { return kMaxComms; }
   bool offers_native(OperationKind kind) const override { return native_.offers(kind); }
   std::unique_ptr<NativeOperation> native(const NativeInput& input) override {
@@ -81,6 +89,7 @@ class ShmTransport final : public Transport {
   WaitPolicy policy_;
   std::vector<std::uint64_t> signalled_;  // last value written to each peer's counter
   ShmNative native_;
+  PostedPart fetched_;  // by the last fetch()
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Transport: what a new one-sided wire implements; it inherits every collective from the schedules
-// (scheduled_communicator). Setup is collective; the datapath is put, signal, wait.
+// (scheduled_communicator). Setup is collective; the datapath is put, fetch, signal, wait.
 //
 // Ordering promise: data of puts to a peer issued before signal() on the same channel are visible
 // to the peer when its wait() has seen that signal. Nothing else is ordered.
@@ -47,7 +47,12 @@ class Transport {
   /// Returns when this rank's counter of (comm, id, peer) has reached `at_least` (counts never go
   /// back). Throws Error(timed_out) naming peer, host and `what`.
   virtual void wait(Channel channel, std::uint64_t at_least, const char* what) = 0;
-  /// This rank's puts are complete and their sources may be overwritten.
+  /// The other way round: copies n bytes of the peer's arena at `source` to this rank's at
+  /// `destination`. A signal must have told that they are there; they are here after flush().
+  /// Returns what was asked for, like send().
+  virtual std::span<const PostedPart> fetch(Channel channel, Bytes source, Bytes destination,
+                                            Bytes n) = 0;
+  /// This rank's puts are complete and their sources may be overwritten; what it fetched is here.
   virtual void flush() = 0;
   /// Ids 0 .. max_comms()-1 exist. Communicators that share a rank have different ids; others may
   /// have the same.

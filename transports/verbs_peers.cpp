@@ -229,11 +229,8 @@ std::vector<QueuePairFacts> VerbsPeers::facts() const {
                      .peer_number = q.peer().number,
                      .udp_source_port = q.udp_source_port(),
                      .path_mtu = bytes_of(other.path.mtu),
-                     .messages = q.messages(),
-                     .payload = q.payload(),
-                     .posted = q.posted(),
-                     .packets = q.packets(),
-                     .frame_bytes = q.frame_bytes()});
+                     .sent = q.sent(),
+                     .read = q.read()});
   }
   return facts;
 }

@@ -16,9 +16,10 @@ constexpr int kRnrTimer = 12;  // 0.64 ms until a receiver that was not ready is
 constexpr int kHopLimit = 64;
 constexpr int kMostReads = 16;  // under way
 // Bytes of a RoCEv2 packet besides its payload: Ethernet 14+4, IP 20 or 40, UDP 8, BTH 12, ICRC 4;
-// RETH on the first of a WRITE, the immediate on the last.
+// RETH on the first of a WRITE and on a READ, the immediate on the last of a WRITE, AETH on the
+// first and the last of what answers a READ.
 constexpr Bytes kOverIPv4 = 14 + 4 + 20 + 8 + 12 + 4, kOverIPv6 = kOverIPv4 + 20;
-constexpr Bytes kRemoteAddress = 16, kImmediate = 4;
+constexpr Bytes kRemoteAddress = 16, kImmediate = 4, kAnswer = 4;
 constexpr std::uint32_t kPacketNumbers = 1u << 24;
 
 std::uint32_t random_packet_number() {
@@ -121,44 +122,57 @@ void VerbsQueue::to_ready_to_send(const VerbsDevice& device, const VerbsOptions&
               device.where() + " (to RTS)");
 }
 
-bool VerbsQueue::queue(const Write& write) {
+bool VerbsQueue::queue(const Work& work) {
   const auto at = static_cast<std::size_t>(length_);
   ibv_send_wr& request = list_[at];
   ibv_sge& place = places_[at];
-  place.addr = reinterpret_cast<std::uint64_t>(write.from);
-  place.length = static_cast<std::uint32_t>(write.bytes);
-  place.lkey = write.key;
-  const bool inlined = write.bytes <= depths_.inlined;
+  place.addr = reinterpret_cast<std::uint64_t>(work.here);
+  place.length = static_cast<std::uint32_t>(work.bytes);
+  place.lkey = work.key;
+  const bool inlined = !work.reads && work.bytes <= depths_.inlined;
   // Unsignalled requests have an id as well: an error flushes them too, and then it tells whose
   // they were.
   request.wr_id = WorkId{true, index_, completed_}.pack();
   request.next = nullptr;
-  request.num_sge = write.bytes > 0 ? 1 : 0;
-  request.opcode = write.immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+  request.num_sge = work.bytes > 0 ? 1 : 0;
+  request.opcode = work.reads       ? IBV_WR_RDMA_READ
+                   : work.immediate ? IBV_WR_RDMA_WRITE_WITH_IMM
+                                    : IBV_WR_RDMA_WRITE;
   request.send_flags = inlined ? IBV_SEND_INLINE : 0;
-  request.imm_data = htobe32(write.immediate.value_or(0));
-  request.wr.rdma.remote_addr = write.to;
-  request.wr.rdma.rkey = write.remote_key;
+  request.imm_data = htobe32(work.immediate.value_or(0));
+  request.wr.rdma.remote_addr = work.there;
+  request.wr.rdma.rkey = work.remote_key;
   if (length_ > 0) list_[at - 1].next = &request;
   ++length_;
   ++queued_;
-  if (write.immediate) --credits_;
-  count(write);
-  if (inlined || write.source_is_stable) return false;
+  if (work.immediate) --credits_;
+  count(work);
+  if (inlined || work.source_is_stable) return false;
   last_borrowed_ = queued_;
   list_borrows_ = true;
   return true;
 }
 
-void VerbsQueue::count(const Write& write) {
-  ++messages_;
-  payload_ += write.payload;
-  posted_ += write.bytes;
-  const Bytes packets = write.bytes <= path_mtu_ ? 1 : (write.bytes + path_mtu_ - 1) / path_mtu_;
-  packets_ += packets;
+// A READ asks with one packet; the answer is as many as a WRITE of the bytes would take.
+void VerbsQueue::count(const Work& work) {
+  ++sent_.messages;
+  const Bytes packets = work.bytes <= path_mtu_ ? 1 : (work.bytes + path_mtu_ - 1) / path_mtu_;
+  const Bytes headers = packets * frame_overhead_ + (work.bytes + 3) / 4 * 4;
+  QueuePairTraffic& carries = work.reads ? read_ : sent_;
+  carries.payload += work.payload;
+  carries.posted += work.bytes;
+  carries.packets += packets;
+  if (work.reads) {
+    ++read_.messages;
+    ++sent_.packets;
+  }
   if (frame_overhead_ == 0) return;
-  frame_bytes_ += (write.bytes + 3) / 4 * 4 + packets * frame_overhead_ + kRemoteAddress +
-                  (write.immediate ? kImmediate : 0);
+  if (work.reads) {
+    sent_.frame_bytes += frame_overhead_ + kRemoteAddress;
+    read_.frame_bytes += headers + std::min<Bytes>(packets, 2) * kAnswer;
+  } else {
+    sent_.frame_bytes += headers + kRemoteAddress + (work.immediate ? kImmediate : 0);
+  }
 }
 
 int VerbsQueue::post() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "transports/queue_pair_facts.hpp"
 #include "transports/verbs_device.hpp"
 #include "transports/verbs_objects.hpp"
 
@@ -46,16 +47,18 @@ struct WorkId {
   }
 };
 
-/// A WRITE of `bytes` from registered memory here to registered memory there.
-struct Write {
-  const std::byte* from = nullptr;
+/// A WRITE of `bytes` from registered memory here to registered memory there, or a READ of what is
+/// there to here.
+struct Work {
+  bool reads = false;
+  const std::byte* here = nullptr;
   std::uint32_t key = 0;
-  std::uint64_t to = 0;
+  std::uint64_t there = 0;
   std::uint32_t remote_key = 0;
   Bytes bytes = 0;
-  std::optional<std::uint32_t> immediate{};
-  Bytes payload = 0;              // how many of the bytes are the pattern's own
-  bool source_is_stable = false;  // nobody will ask when `from` may be overwritten
+  std::optional<std::uint32_t> immediate{};  // of a WRITE
+  Bytes payload = 0;                         // how many of the bytes are the pattern's own
+  bool source_is_stable = false;             // nobody will ask when it has been carried out
 };
 
 class VerbsQueue {
@@ -78,18 +81,16 @@ class VerbsQueue {
   /// Immediates that the peer has room for.
   int credits() const { return credits_; }
   void add_credits(int count) { credits_ += count; }
-  /// Needs room, a credit for an immediate, and a list that is not full. True if the source may not
-  /// be overwritten before sources_are_free().
-  bool queue(const Write& write);
+  /// Needs room, a credit for an immediate, and a list that is not full. True if memory here may
+  /// not be used before is_idle().
+  bool queue(const Work& work);
   bool list_is_full() const { return length_ == kList; }
   /// Posts what is queued. 0, or an errno.
   int post();
   bool anything_queued() const { return length_ > 0; }
   void completed(std::uint32_t count) { completed_ = count; }
-  /// All sources of what was posted may be overwritten.
-  bool sources_are_free() const {
-    return static_cast<std::int32_t>(completed_ - last_borrowed_) >= 0;
-  }
+  /// All sources of what was posted may be overwritten, and what was read is here.
+  bool is_idle() const { return static_cast<std::int32_t>(completed_ - last_borrowed_) >= 0; }
 
   /// A receive was used up. True when so many are that they should be given back now.
   bool consume();
@@ -99,16 +100,14 @@ class VerbsQueue {
 
   ibv_qp* get() const { return queue_pair_.get(); }
   int udp_source_port() const { return udp_source_port_; }
-  std::int64_t messages() const { return messages_; }
-  Bytes payload() const { return payload_; }
-  Bytes posted() const { return posted_; }
-  std::int64_t packets() const { return packets_; }
-  Bytes frame_bytes() const { return frame_bytes_; }
+  const QueuePairTraffic& sent() const { return sent_; }
+  /// What the peer's end sends in answer to READs.
+  const QueuePairTraffic& read() const { return read_; }
 
  private:
   static constexpr int kList = 16;
   int post_receives(int count);
-  void count(const Write& write);
+  void count(const Work& work);
   void to_ready_to_receive(const VerbsDevice& device, const VerbsOptions& options,
                            const VerbsPath& path);
   void to_ready_to_send(const VerbsDevice& device, const VerbsOptions& options);
@@ -128,8 +127,7 @@ class VerbsQueue {
   std::uint32_t queued_ = 0, completed_ = 0, last_borrowed_ = 0, unsignalled_ = 0;
   int consumed_ = 0;
   std::int64_t given_back_ = 0;
-  std::int64_t messages_ = 0, packets_ = 0;
-  Bytes payload_ = 0, posted_ = 0, frame_bytes_ = 0;
+  QueuePairTraffic sent_, read_;
   Bytes frame_overhead_ = 0;  // of each packet; 0: no Ethernet
 };
 

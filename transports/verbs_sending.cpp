@@ -14,22 +14,22 @@ constexpr int kReserve = 4;  // of a send queue's room, for credits
 
 }  // namespace
 
-Write VerbsWire::to_arena(Rank peer, Bytes source, Bytes destination, Bytes n) const {
+Work VerbsWire::on_arena(Rank peer, Bytes here, Bytes there, Bytes n) const {
   const VerbsPeer& theirs = peers_.peer(peer);
-  Write write;
-  write.from = arena_.data() + source;
-  write.key = peers_.arena_key();
-  write.to = theirs.arena + static_cast<std::uint64_t>(destination);
-  write.remote_key = theirs.arena_key;
-  write.bytes = n;
-  return write;
+  Work work;
+  work.here = arena_.data() + here;
+  work.key = peers_.arena_key();
+  work.there = theirs.arena + static_cast<std::uint64_t>(there);
+  work.remote_key = theirs.arena_key;
+  work.bytes = n;
+  return work;
 }
 
 void VerbsWire::put(Channel channel, Bytes source, Bytes destination, Bytes n) {
   // On the queue of the signal that follows: reliable connections keep their own order only.
   const int index = queue_of(sent_[place(channel, channel.peer)]);
   VerbsQueue& queue = ready(channel.peer, index, false);
-  push(channel.peer, index, queue, to_arena(channel.peer, source, destination, n));
+  push(channel.peer, index, queue, on_arena(channel.peer, source, destination, n));
 }
 
 void VerbsWire::signal(Channel channel) {
@@ -37,7 +37,7 @@ void VerbsWire::signal(Channel channel) {
   std::uint64_t& sent = sent_[place(channel, channel.peer)];
   const int index = queue_of(sent);
   VerbsQueue& queue = ready(channel.peer, index, true);
-  Write write = to_arena(channel.peer, 0, 0, 0);
+  Work write = on_arena(channel.peer, 0, 0, 0);
   write.immediate =
       Immediate{channel.comm, channel.id, 1, 0, static_cast<std::uint32_t>(sent)}.pack();
   ++sent;
@@ -65,12 +65,12 @@ std::span<const PostedPart> VerbsWire::send(Channel channel, Bytes source, Bytes
   return send_parts(channel, source, destination, n);
 }
 
-/// All of a message on one queue pair, or parts of it on all: each part ends with an immediate of
-/// its own.
-std::span<const PostedPart> VerbsWire::send_parts(Channel channel, Bytes source, Bytes destination,
-                                                  Bytes n) {
-  std::uint64_t& sent = sent_[place(channel, channel.peer)];
-  const Bytes mtu = bytes_of(peers_.peer(channel.peer).path.mtu);
+/// Message number `message` to or from a peer: all of it on one queue pair, or parts of it on all.
+/// post(queue, at, bytes, parts) posts each. Returns what was posted.
+template <class Post>
+std::span<const PostedPart> VerbsWire::in_parts(Rank peer, std::uint64_t message, Bytes n,
+                                                Post post) {
+  const Bytes mtu = bytes_of(peers_.peer(peer).path.mtu);
   const auto queues = static_cast<Bytes>(options_.queue_pairs);
   const Bytes packets = (n + mtu - 1) / mtu;
   const Bytes parts = options_.mode == QueuePairMode::split ? std::min(queues, packets) : 1;
@@ -78,19 +78,38 @@ std::span<const PostedPart> VerbsWire::send_parts(Channel channel, Bytes source,
   for (Bytes part = 0; part < parts; ++part) {
     // Whole packets but for the end, as even as they go.
     const Bytes end = part + 1 == parts ? n : packets * (part + 1) / parts * mtu;
-    const int index = queue_of(sent + static_cast<std::uint64_t>(part));
-    VerbsQueue& queue = ready(channel.peer, index, true);
-    Write write = to_arena(channel.peer, source + at, destination + at, end - at);
-    write.payload = end - at;
-    write.immediate = Immediate{channel.comm, channel.id, static_cast<int>(parts), 0,
-                                static_cast<std::uint32_t>(sent)}
-                          .pack();
-    push(channel.peer, index, queue, write);
+    const int index = queue_of(message + static_cast<std::uint64_t>(part));
+    post(index, at, end - at, static_cast<int>(parts));
     pieces_[static_cast<std::size_t>(part)] = {static_cast<std::uint16_t>(index), end - at};
     at = end;
   }
-  ++sent;
   return {pieces_.data(), static_cast<std::size_t>(parts)};
+}
+
+/// Each part ends with an immediate of its own.
+std::span<const PostedPart> VerbsWire::send_parts(Channel channel, Bytes source, Bytes destination,
+                                                  Bytes n) {
+  const std::uint64_t message = sent_[place(channel, channel.peer)]++;
+  return in_parts(channel.peer, message, n, [&](int index, Bytes at, Bytes bytes, int parts) {
+    VerbsQueue& queue = ready(channel.peer, index, true);
+    Work work = on_arena(channel.peer, source + at, destination + at, bytes);
+    work.payload = bytes;
+    work.immediate =
+        Immediate{channel.comm, channel.id, parts, 0, static_cast<std::uint32_t>(message)}.pack();
+    push(channel.peer, index, queue, work);
+  });
+}
+
+std::span<const PostedPart> VerbsWire::fetch(Channel channel, Bytes source, Bytes destination,
+                                             Bytes n) {
+  const std::uint64_t message = state(channel.peer).fetched++;
+  return in_parts(channel.peer, message, n, [&](int index, Bytes at, Bytes bytes, int) {
+    VerbsQueue& queue = ready(channel.peer, index, false);
+    Work work = on_arena(channel.peer, destination + at, source + at, bytes);
+    work.reads = true;
+    work.payload = bytes;
+    push(channel.peer, index, queue, work);
+  });
 }
 
 /// Into the next slot of the peer, from one of the same form here: whoever called may overwrite the
@@ -115,10 +134,10 @@ void VerbsWire::send_eagerly(Channel channel, Bytes source, Bytes destination, B
   std::memcpy(end - sizeof envelope, &envelope, sizeof envelope);
   std::memcpy(end - whole, arena_.data() + source, static_cast<std::size_t>(n));
   const VerbsPeer& theirs = peers_.peer(channel.peer);
-  Write write;
-  write.from = end - whole;
+  Work write;
+  write.here = end - whole;
   write.key = control.local_key();
-  write.to =
+  write.there =
       theirs.control + static_cast<std::uint64_t>(control.slot_end(peers_.rank(), use) - whole);
   write.remote_key = theirs.control_key;
   write.bytes = whole;
@@ -142,7 +161,7 @@ VerbsQueue& VerbsWire::ready(Rank peer, int index, bool immediate) {
       },
       [&] {
         return immediate && queue.credits() <= 0 ? "receives for its messages"
-                                                 : "completions of its WRITEs to";
+                                                 : "completions of its work for";
       });
   return queue;
 }
@@ -162,10 +181,10 @@ void VerbsWire::wait_for_slot(Rank peer) {
       [] { return "a free slot"; });
 }
 
-void VerbsWire::push(Rank peer, int index, VerbsQueue& queue, const Write& write) {
+void VerbsWire::push(Rank peer, int index, VerbsQueue& queue, const Work& work) {
   const std::uint32_t number = peers_.number_of(peer, index);
   if (!queue.anything_queued()) dirty_.push_back(number);
-  if (queue.queue(write) && !borrows_[number]) {
+  if (queue.queue(work) && !borrows_[number]) {
     borrows_[number] = true;
     borrowers_.push_back(number);
   }
@@ -188,8 +207,8 @@ void VerbsWire::flush() {
   for (const std::uint32_t number : borrowers_) {
     const VerbsQueue& queue = peers_.queue(number);
     await(
-        peers_.peer_of(number), [&] { return queue.sources_are_free(); },
-        [] { return "completions of its WRITEs to"; });
+        peers_.peer_of(number), [&] { return queue.is_idle(); },
+        [] { return "completions of its work for"; });
     borrows_[number] = false;
   }
   borrowers_.clear();

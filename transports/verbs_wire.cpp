@@ -186,10 +186,10 @@ void VerbsWire::give_back(Rank peer) {
   control.outgoing_credits(peer).slots = mine.slots_told = mine.slots_freed;
   mine.owes = false;
   const VerbsPeer& theirs = peers_.peer(peer);
-  Write write;
-  write.from = reinterpret_cast<const std::byte*>(&control.outgoing_credits(peer));
+  Work write;
+  write.here = reinterpret_cast<const std::byte*>(&control.outgoing_credits(peer));
   write.key = control.local_key();
-  write.to = theirs.control + static_cast<std::uint64_t>(control.credits_of(peers_.rank()));
+  write.there = theirs.control + static_cast<std::uint64_t>(control.credits_of(peers_.rank()));
   write.remote_key = theirs.control_key;
   write.bytes = sizeof(Credits);
   write.source_is_stable = true;

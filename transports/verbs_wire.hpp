@@ -1,4 +1,4 @@
-// The verbs wire: puts are RDMA WRITEs, signals are immediates. Private to verbs*.cpp.
+// The verbs wire: puts are RDMA WRITEs, fetches READs, signals immediates. Private to verbs*.cpp.
 #pragma once
 
 #include <array>
@@ -21,6 +21,8 @@ class VerbsWire final : public Transport {
   void signal(Channel channel) override;
   std::span<const PostedPart> send(Channel channel, Bytes source, Bytes destination, Bytes n,
                                    bool credited) override;
+  std::span<const PostedPart> fetch(Channel channel, Bytes source, Bytes destination,
+                                    Bytes n) override;
   void wait(Channel channel, std::uint64_t at_least, const char* what) override;
   void flush() override;
   void commit(Bytes used) override;
@@ -38,6 +40,7 @@ class VerbsWire final : public Transport {
     std::uint32_t slots_used = 0, slots_back = 0;
     std::uint32_t slots_freed = 0, slots_told = 0;
     std::uint32_t slots_seen = 0;  // write mode: uses of slots that were taken note of
+    std::uint64_t fetched = 0;     // messages
     bool owes = false;             // receives were posted again that the peer does not know of
   };
 
@@ -56,13 +59,15 @@ class VerbsWire final : public Transport {
 
   // Sending.
   void send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n);
+  template <class Post>
+  std::span<const PostedPart> in_parts(Rank peer, std::uint64_t message, Bytes n, Post post);
   std::span<const PostedPart> send_parts(Channel channel, Bytes source, Bytes destination, Bytes n);
-  Write to_arena(Rank peer, Bytes source, Bytes destination, Bytes n) const;
+  Work on_arena(Rank peer, Bytes here, Bytes there, Bytes n) const;
   /// Waits until the queue takes one more work request, and for `immediate` until the peer has a
   /// receive for it.
   VerbsQueue& ready(Rank peer, int queue, bool immediate);
   void wait_for_slot(Rank peer);
-  void push(Rank peer, int index, VerbsQueue& queue, const Write& write);
+  void push(Rank peer, int index, VerbsQueue& queue, const Work& work);
   void post_all();
 
   // Receiving.

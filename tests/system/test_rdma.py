@@ -98,20 +98,27 @@ def test_modes(folder):
 def test_pairs(folder):
     """weft-pairs: each way of telling of a message, and more messages in a window than fit into the slots of a peer that sends as well."""
     runs = {"write": (2, ("--signal", "write", "--sizes", "8,64K")), "immediate": (2, ("--sizes", "8,64K")),
-            "several": (3, ("--qps", 2, "--sizes", "16K"))}
+            "several": (4, ("--qps", 2, "--sizes", "16K", "--queue-pairs", "several.pairs"))}
     check_runs(folder, [(name, weft(ranks, "pairs", "--transport", "verbs", "--hot", *more, *SHORT, "--timeout", 30, "--csv", f"{name}.csv"))
                         for name, (ranks, more) in runs.items()], flows=None)
     for name, (ranks, _) in runs.items():
         rows = read_rows(folder / f"{name}.csv")
         sizes = 1 if name == "several" else 2
         assert len(rows) == ranks * (ranks - 1) * sizes * 3 == len({row["cell_id"] for row in rows}), name
-        assert all(float(row["t_p50_us"]) > 0 for row in rows), name
+        for row in rows:
+            assert float(row["t_p50_us"]) > 0 and int(row["port_iterations"]) > int(row["n"]), row
+            # What the ports sent is what was posted; of two pairs at a time, of both.
+            assert abs(float(row["port_difference"])) < 0.05, row
+            assert ("2 pairs at the same time" in row["counter_note"]) == (name == "several"), row
+    queues = table(folder / "several.pairs")
+    assert len(queues) == 4 * 3 * 2 and all(int(row["udp_source_port"]) and int(row["packets"]) for row in queues), queues
 
 
 def test_two_machines(folder):
     """What we say was sent is what the cable carried: 5-tuples, payload, packets, bytes of frames. Zero differences."""
     options = ("--transport", "verbs", "--sizes", "64K", "--qps", 4, *SHORT)
-    runs = {"gather": ("tp-allgather", ()), "exchange": ("moe-alltoall", ("--qp-mode", "split")), "sum": ("row-allreduce", ("--algorithm", "ring"))}
+    runs = {"gather": ("tp-allgather", ()), "exchange": ("moe-alltoall", ("--qp-mode", "split")), "sum": ("row-allreduce", ("--algorithm", "ring")),
+            "reads": ("tp-allgather", ("--algorithm", "pull", "--qp-mode", "split"))}
     lines = [(name, in_guest(mpiexec_over_two(2, pattern, *options, *more, "--csv", f"{name}.csv", "--flows", f"{name}.flows",
                                               "--queue-pairs", f"{name}.pairs"))) for name, (pattern, more) in runs.items()]
     result = run_in_two_vms(folder, steps(*lines), prepare=RDMA_UP, modules=RDMA, timeout=200)
@@ -128,7 +135,7 @@ def test_two_machines(folder):
         check_flows(table(folder / f"{name}.flows"), table(folder / f"{name}.pairs"))
     sent = {key: row for key, row in predicted.items() if int(row["packets"]) > 0}
     data = {key: flow for key, flow in seen.items() if flow.packets > 0}
-    assert len(sent) >= 2 * (4 + 4 + 4) and sent.keys() == data.keys()
+    assert len(sent) >= 2 * (4 + 4 + 4 + 4) and sent.keys() == data.keys()
     for key, row in sent.items():
         flow = data[key]
         assert flow.payload == int(row["posted_bytes"]), (key, flow, row)

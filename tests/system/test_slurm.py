@@ -84,7 +84,23 @@ def test_srun_without_pmi_is_refused(lab, folder):
     assert alone.code == 0, alone
 
 
-def test_time_limit_keeps_the_rows(lab, folder):
+def test_the_time_limit_comes(lab, folder):
+    """The job script is told ahead of the limit: the program ends with whole rows, no other one starts, the verdict says why."""
+    result = lab.run(["sbatch", "-W", "-n", 2, "--time", 1, "--output", folder / "job.out", SBATCH, "--transport", "shm", "--results",
+                      folder / "results", "--", "--phase", "comm", "--sizes", "4K:1M:x2", "--min-time", 2, "--max-time", 3], timeout=200)
+    text = (folder / "job.out").read_text()
+    assert result.code == 3, f"{result}\n{text}"
+    (job,) = (folder / "results").iterdir()
+    assert_all_verified(read_rows(job / "rows.csv"))
+    ended, *others = [path for path in sorted(job.glob("status-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)]
+    told = json.loads(ended.read_text())
+    assert told["state"] == "incomplete" and told["exit_code"] == 3 and "signal" in told["why"].lower(), told
+    assert all(json.loads(other.read_text())["state"] == "complete" for other in others)
+    assert len(others) + 1 < len(PATTERNS), text   # else it was no limit
+    assert "Verdict" in text and "not started" in text and "not finished" in text, text
+
+
+def test_a_signal_in_the_middle_keeps_the_rows(lab, folder):
     """scancel in the middle: what was measured is whole, and the status says so."""
     csv = folder / "r.csv"
     result = lab.run(["sbatch", "-W", "-n", 2, "--output", folder / "job.out", "--wrap",
