@@ -56,9 +56,8 @@ def commands(arguments):
     result = []
     for collective, program in PROGRAMS.items():
         for hot in (" --hot", ""):
-            sweep = f"--sizes {listed(collective, 2, sizes)} {times}{hot} --transport"
-            result.append(launching.Command(program, 2, f"{sweep} mpi,shm,bare"))
-            result.append(launching.Command(program, 2, f"{sweep} bare --algorithm stream"))
+            result.append(launching.Command(program, 2, f"--sizes {listed(collective, 2, sizes)} {times}{hot} --transport mpi,shm,bare "
+                                            "--algorithm default,native,memcpy,stream"))
         rotated = [one for one in sizes if has_plain("rotated", one)]
         result.append(contenders.plain_command(collective, 2, sizes, f"--hot --time {longest}"))
         result.append(contenders.plain_command(collective, 2, rotated, f"--rotate {2 * last_level_cache()} --time {longest}"))
@@ -83,9 +82,9 @@ class Contenders:
         self.steady, self.trip = contenders.steady(starts) if starts else (None, 0)
         self.starts = len(starts)
 
-        def take(transport, *algorithms, metric="t_p50_us", starts=None):
+        def take(transport, *algorithms, metric="t_p50_us", starts=None, world=""):
             return contenders.contender(study.csv, contenders.sweep_cell, lambda row: row("transport") == transport and (
-                not algorithms or row("algorithm") in algorithms), metric, starts)
+                not algorithms or row("algorithm") in algorithms) and world in ("", row("world")), metric, starts)
 
         def times(*wanted, **more):
             return {**contenders.medians(take(*wanted, **more)), **contenders.medians(take(*wanted, **more, starts=self.steady))}
@@ -98,6 +97,13 @@ class Contenders:
                       **contenders.medians(contenders.plain(study, "median_us", self.steady))},
             "bare": contenders.fastest(times("bare", "memcpy"), times("bare", "stream"))}
         self.shm_to_mpi = contenders.comparison(self.mpi, self.shm, study.launches)
+        self.shm_to_bare = [contenders.comparison(take("bare", form, world="2"), take("shm", world="2"), study.launches)
+                            for form in ("memcpy", "stream")]
+
+    def of_bare(self, cell):
+        """Share of the machine's limit that shm reaches, in pairs of the same launches: against the better form of the limit."""
+        found = [results[cell].estimate.ratio for results in self.shm_to_bare if cell in results and results[cell].estimate]
+        return 1 / max(found) if found else None
 
 
 def ratio(above, below):
@@ -115,7 +121,7 @@ def line(found, collective, cache, count):
         missed.append("missing")
     elif (goal > 1 and faster < goal) or result.verdict == "regressed":
         missed.append(f"{goal:g}x")
-    of_bare, of_plain = ratio(bare, shm), ratio(mpi, plain)
+    of_bare, of_plain = found.of_bare(cell), ratio(mpi, plain)
     if count >= OF_BARE_FROM and (of_bare is None or of_bare < OF_BARE):
         missed.append("bare")
     if of_plain is None and has_plain(cache, count):
@@ -180,7 +186,7 @@ def main(words):
     missed = two_ranks(found) + many_ranks(found)
     if found.steady is not None and len(found.steady) < found.starts:
         print(f"\nThe machine changed: {len(found.steady)} of {found.starts} starts ran while a cache line took {found.trip:.0f} ns from core to "
-              "core and back. Times are of these, mpi/shm is of all, in pairs.")
+              "core and back. Times are of these; mpi/shm and the share of bare are of all, in pairs.")
     print(f"\nRows: {study.csv}, {len(found.shm.launches)} launches with shm. Missed goals: {len(missed)}")
     return 3 if "missing" in missed else 1 if missed else 0
 
