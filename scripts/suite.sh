@@ -2,7 +2,7 @@
 # Sourced by run.sh and weft.sbatch: the five programs, one after another, into one results folder, and the verdict.
 
 suite_transport=mpi,shm
-suite_model=tiny
+suite_model=tiny suite_model_asked=''
 suite_results=$weft_root/results
 suite_quick=0
 suite_launches=1
@@ -40,7 +40,7 @@ suite_option() {
   fi
   case $1 in
     --transport) suite_transport=$2 ;;
-    --model) suite_model=$2 ;;
+    --model) suite_model=$2 suite_model_asked=1 ;;
     --results) suite_results=$2 ;;
     --launches)
       if [[ ! $2 =~ ^[1-9][0-9]{0,3}$ ]]; then
@@ -111,13 +111,18 @@ suite_launch() {
   done
 }
 
-# suite_default OPTION VALUE: adds both to options, unless OPTION is passed on: the programs take an option once.
-suite_default() {
+# suite_passes OPTION: whether it is passed on to the programs.
+suite_passes() {
   local word
   for word in "${suite_passed_on[@]}"; do
     [[ ${word%%=*} == "$1" ]] && return 0
   done
-  options+=("$1" "$2")
+  return 1
+}
+
+# suite_default OPTION VALUE: adds both to options, unless OPTION is passed on: the programs take an option once.
+suite_default() {
+  suite_passes "$1" || options+=("$1" "$2")
 }
 
 # In the background and waited for, so that a signal to this shell alone reaches the program at once.
@@ -126,7 +131,8 @@ suite_program() {
   shift 3
   ((launch > 1)) && name=$pattern-$launch
   suite_default --transport "$suite_transport"
-  suite_default --model "$suite_model"
+  # A sweep has no model; who asks for both shall hear it.
+  { [[ ! $suite_model_asked ]] && suite_passes --sizes; } || suite_default --model "$suite_model"
   ((suite_quick)) && suite_default --min-time 0 && suite_default --max-time 0.1
   if ((launch == 1)); then exec {screen}>&1; else exec {screen}>/dev/null; fi
   exec {out}> >(tee -p "$folder/$name.log" >&"$screen")
@@ -145,6 +151,10 @@ suite_program() {
 
 suite_interrupt() {
   suite_interrupted=1
-  [[ $suite_child ]] && kill -TERM "$suite_child" 2>/dev/null
+  [[ $suite_child ]] && suite_tell_to_end "$suite_child" 2>/dev/null
+}
+# suite_tell_to_end PID: so that the ranks under this launcher close their files.
+suite_tell_to_end() {
+  kill -TERM "$1"
 }
 suite_interrupted='' suite_child=''

@@ -50,6 +50,18 @@ def test_runs_all_programs_and_says_where(folder):
     assert len({row["launch_id"] for row in rows}) == len(PATTERNS)
 
 
+def test_sizes_in_place_of_a_model(folder):
+    """What is passed on may be a sweep, which has no model: the suite adds none of its own."""
+    result = run([RUN, *SHORT, "--transport", "shm", "--results", folder, *SHORTEST, "--sizes", "8,4K"], env=ENV, timeout=200)
+    assert result.code == 0, result
+    (made,) = started(folder)
+    rows = read_rows(made / "rows.csv")
+    assert {row["pattern"] for row in rows} == set(PATTERNS) and {row["size"] for row in rows} >= {"8", "4096"}
+    assert {row["model"] for row in rows} == {""}
+    result = run([RUN, *SHORT, "--model", "tiny", "--results", folder / "both", *SHORTEST, "--sizes", "8"], env=ENV, timeout=200)
+    assert result.code == 2 and "leave one out" in result.out, result
+
+
 def test_launches_take_turns_in_one_file(folder):
     """Each launch starts every program once; weft-compare tells them apart, and 2 a side are too few to say anything."""
     result = run([RUN, *SHORT, "--launches", 4, "--transport", "shm", "--results", folder, *SHORTEST], env=ENV, timeout=200)

@@ -94,7 +94,7 @@ def test_the_time_limit_comes(lab, folder):
     assert_all_verified(read_rows(job / "rows.csv"))
     ended, *others = [path for path in sorted(job.glob("status-*.json"), key=lambda path: path.stat().st_mtime, reverse=True)]
     told = json.loads(ended.read_text())
-    assert told["state"] == "incomplete" and told["exit_code"] == 3 and "signal" in told["why"].lower(), told
+    assert told["state"] == "incomplete" and told["exit_code"] == 3 and "signal" in told["why"].lower(), f"{told}\n{text}"
     assert all(json.loads(other.read_text())["state"] == "complete" for other in others)
     assert len(others) + 1 < len(PATTERNS), text   # else it was no limit
     assert "Verdict" in text and "not started" in text and "not finished" in text, text
