@@ -69,12 +69,13 @@ PairResult PairResult::unpacked(const std::vector<std::byte>& bytes) {
 }
 
 PairTrial::PairTrial(Bootstrap& bootstrap, Session& session, PairBuffers& buffers, PairLink& link,
-                     const StoppingRule& rule, std::function<void()> beat)
+                     const StoppingRule& rule, TickClock& clock, std::function<void()> beat)
     : bootstrap_(bootstrap),
       session_(session),
       buffers_(buffers),
       link_(link),
       rule_(rule),
+      clock_(clock),
       beat_(std::move(beat)) {
   session_.recorder().enable(false);
 }
@@ -123,17 +124,17 @@ std::vector<double> PairTrial::run_block(PairTest test, Rank peer, int iteration
   elapsed.reserve(static_cast<std::size_t>(iterations));
   bootstrap_.send(peer, iterations);
   iterate(test, peer, true);
-  const double block_start = monotonic_us();
+  const double block_start = clock_.anchor();
   for (int i = 0; i < iterations; ++i) {
-    const double start = monotonic_us();
+    const double start = clock_.now_us();
     iterate(test, peer, true);
-    const double end = monotonic_us();
+    const double end = clock_.now_us();
     elapsed.push_back(share * (end - start));
     const int number = static_cast<int>(result.samples.size());
     result.samples.push_back(
         {number, bootstrap_.rank(), start - zero_us_, end - zero_us_, true, 1});
   }
-  block_us_ = monotonic_us() - block_start;
+  block_us_ = clock_.now_us() - block_start;
   return elapsed;
 }
 

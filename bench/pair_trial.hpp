@@ -9,6 +9,7 @@
 #include "bench/pair_link.hpp"
 #include "bench/row_writer.hpp"
 #include "bench/stopping.hpp"
+#include "bench/tick_clock.hpp"
 
 namespace weft {
 
@@ -29,9 +30,9 @@ struct PairResult {
 
 class PairTrial {
  public:
-  /// `beat` is called once an iteration.
+  /// `beat` is called once an iteration; `clock` is anchored anew with each block.
   PairTrial(Bootstrap& bootstrap, Session& session, PairBuffers& buffers, PairLink& link,
-            const StoppingRule& rule, std::function<void()> beat);
+            const StoppingRule& rule, TickClock& clock, std::function<void()> beat);
 
   /// The two ends of one test: one rank begins, the other answers. How many iterations there are is
   /// decided by who begins, from block to block.
@@ -52,6 +53,7 @@ class PairTrial {
   PairBuffers& buffers_;
   PairLink& link_;
   const StoppingRule& rule_;
+  TickClock& clock_;
   std::function<void()> beat_;
   int turn_ = 0;  // of the sets; the same at both ends
   std::int64_t iterations_ = 0;

@@ -274,7 +274,7 @@ class PairsRun {
     const WorkPosted before = work_of(transport.session->queue_pairs());
     PairResult result;
     if (mine) {
-      PairTrial trial(bootstrap_, *transport.session, buffers, *transport.link, rule_,
+      PairTrial trial(bootstrap_, *transport.session, buffers, *transport.link, rule_, clock_,
                       [this] { watchdog_.beat(); });
       result =
           mine->a == bootstrap_.rank() ? trial.begin(test, mine->b) : trial.answer(test, mine->a);
@@ -342,6 +342,7 @@ class PairsRun {
   RunFrame frame_;
   NoiseMeter noise_;
   PortMeter ports_;
+  TickClock clock_{monotonic_us};
   StoppingRule rule_;
   TransportChoice choice_;
   std::vector<PairRound> rounds_;

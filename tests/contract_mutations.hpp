@@ -33,7 +33,7 @@ class MutatedWire : public Transport {
   void flush() override { wire_->flush(); }
   CommId max_comms() const override { return wire_->max_comms(); }
   Bytes uncredited_bytes() const override { return wire_->uncredited_bytes(); }
-  void commit(Bytes used) override { wire_->commit(used); }
+  void commit(Bytes used, std::span<const Rank> peers) override { wire_->commit(used, peers); }
 
  private:
   std::unique_ptr<Transport> wire_;

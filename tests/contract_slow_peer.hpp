@@ -21,9 +21,9 @@ inline std::string first_difference(const BoundView& view,
   return {};
 }
 
-/// Runs a gather, a sum and a broadcast of `each` elements in turns on a session of `w`. In each run
-/// another rank comes late with its input and looks late at its output, while the others use theirs
-/// at once. Returns the first wrong element that this rank saw.
+/// Runs a gather, a sum and a broadcast of `each` elements in turns on a session of `w`. In each
+/// run another rank comes late with its input and looks late at its output, while the others use
+/// theirs at once. Returns the first wrong element that this rank saw.
 inline std::string slow_peer(World& w, Session& session, Index each) {
   constexpr std::chrono::milliseconds kLate{3};
   const int n = w.size();

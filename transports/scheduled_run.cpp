@@ -57,10 +57,10 @@ void ScheduledCommunicator::take_credit(int peer, const char* what) {
 
 void ScheduledCommunicator::send(int peer, Bytes from, Bytes to, Bytes n, bool credited) {
   const double posted = post_time_us();
-  for (const PostedPart& piece :
-       world_.transport.send(channel(peer, kDataChannel), from, to, n, credited)) {
+  const auto pieces = world_.transport.send(channel(peer, kDataChannel), from, to, n, credited);
+  if (!world_.recorder.enabled()) return;
+  for (const PostedPart& piece : pieces)
     record_message(rank(), peer, piece, MessageKind::payload, posted);
-  }
 }
 
 void ScheduledCommunicator::fetch(int peer, Bytes from, Bytes to, Bytes n) {

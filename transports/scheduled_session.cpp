@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "patterns/error.hpp"
 #include "transports/bootstrap_agree.hpp"
@@ -47,7 +48,7 @@ class ScheduledSession final : public Session {
       records.push_back(unpack(bytes));
     for (const RankRecord& record : records) throw_error_record(record.error);
     together(bootstrap_, [&] { bind(records); });
-    transport_->commit(arena_.used());
+    transport_->commit(arena_.used(), peers());
   }
 
   FlowRecorder& recorder() override { return recorder_; }
@@ -64,6 +65,13 @@ class ScheduledSession final : public Session {
     record.scratch =
         (arena_.used() + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
     return record;
+  }
+
+  std::vector<Rank> peers() const {
+    std::set<Rank> found;
+    for (const auto& [key, comm] : comms_) found.insert(key.ranks.begin(), key.ranks.end());
+    found.erase(world_.rank);
+    return {found.begin(), found.end()};
   }
 
   void bind(const std::vector<RankRecord>& records) {

@@ -31,11 +31,11 @@ struct ShmThresholds {
 //     525 / 382 at 1 MiB; AllReduce 1.30 / 1.11 at 1 KiB, 234 / 164 at 1 MiB;
 //   the same, hot, by the size of all buffers: AllGather 88 / 162 at 6 MiB, 368 / 260 at 9 MiB;
 //     AllReduce 93 / 151 at 8 MiB, 227 / 265 at 12 MiB, 737 / 393 at 16 MiB.
-// Cross-memory attach (process_vm_readv of a buffer that the peer has just written) is no form here:
-// it takes 3.6 times as long as the copy from the mapping at 4 KiB, 2.6 at 64 KiB, 2.4 at 1 MiB, 1.7
-// at 16 MiB, since the kernel looks up every page. Nor do huge pages from hugetlbfs: they are the
-// administrator's to give, and where the kernel gives transparent ones to shared memory the arena
-// asks for them.
+// Cross-memory attach (process_vm_readv of a buffer that the peer has just written) is no form
+// here: it takes 3.6 times as long as the copy from the mapping at 4 KiB, 2.6 at 64 KiB, 2.4 at 1
+// MiB, 1.7 at 16 MiB, since the kernel looks up every page. Nor do huge pages from hugetlbfs: they
+// are the administrator's to give, and where the kernel gives transparent ones to shared memory the
+// arena asks for them.
 inline constexpr ShmThresholds kShmThresholds{
     .exchange_beside_flag = 512,
     .sum_beside_flag = 512,

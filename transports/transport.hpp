@@ -62,8 +62,9 @@ class Transport {
   /// the receiver waits for them.
   virtual Bytes uncredited_bytes() const { return 0; }
   /// Collective, at the end of each commit of the session: from here on the first `used` bytes of
-  /// the arena are put from and to.
-  virtual void commit(Bytes) {}
+  /// the arena are put from and to, and `peers` (global ranks, ascending, without this one) are all
+  /// that it shares a communicator with; they are as many as before or more.
+  virtual void commit(Bytes, std::span<const Rank>) {}
   /// The wire's queue pairs with what was sent on them; wires without have none.
   virtual std::vector<QueuePairFacts> queue_pairs() const { return {}; }
 

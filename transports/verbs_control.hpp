@@ -38,7 +38,7 @@ static_assert(sizeof(Envelope) == 24);
 /// The blocks of all peers, registered.
 class VerbsControl {
  public:
-  /// `eager`: the longest message that fits into a slot.
+  /// `eager`: the longest message that fits into a slot; `slots`: a power of two.
   VerbsControl(ibv_pd* domain, int ranks, Bytes eager, int slots, const std::string& where);
 
   int slots() const { return slots_; }
@@ -47,11 +47,14 @@ class VerbsControl {
   std::uint32_t local_key() const { return registered_->lkey; }
   std::uint32_t remote_key() const { return registered_->rkey; }
 
+  int slot_of(std::uint32_t use) const {
+    return static_cast<int>(use & static_cast<std::uint32_t>(slots_ - 1));
+  }
+
   // Offsets, the same on all ranks.
   Bytes credits_of(int peer) const { return peer * 2 * block_; }
   Bytes slot_end(int peer, std::uint32_t use) const {
-    const Bytes slot = static_cast<Bytes>(use % static_cast<std::uint32_t>(slots_));
-    return credits_of(peer) + kSlotsAt + (slot + 1) * slot_bytes_;
+    return credits_of(peer) + kSlotsAt + (slot_of(use) + 1) * slot_bytes_;
   }
   /// From what a peer writes here to what is sent to it.
   Bytes outgoing() const { return block_; }

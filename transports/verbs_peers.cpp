@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <iterator>
 
 #include "patterns/error.hpp"
 #include "transports/bootstrap_agree.hpp"
@@ -13,10 +15,12 @@ namespace {
 
 constexpr int kInlined = 220;  // asked for; what the device gives may be more or less
 constexpr int kFewestReceives = 8;
-constexpr int kSlots = 32, kFewSlots = 8;
-constexpr int kManyRanks = 64;  // from here on memory counts more than slots
+// Slots of a peer, where memory allows: half of them used up is a credit to be told, which is a
+// message of its own.
+constexpr int kMostSlots = 128, kFewestSlots = 8;
+constexpr Bytes kSlotMemory = Bytes{16} << 20;  // of all peers, each way
 
-/// What a rank tells all others, in front of the addresses of its queues.
+/// What a rank tells all others before anybody is connected.
 struct Introduction {
   ibv_gid gid;
   std::uint16_t lid;
@@ -28,7 +32,8 @@ struct Introduction {
   char device[64];
 };
 
-Introduction introduce(const VerbsDevice& device, const VerbsControl& control, int queue_pairs) {
+Introduction introduction_of(const VerbsDevice& device, const VerbsControl& control,
+                             int queue_pairs) {
   Introduction mine{};
   mine.gid = device.gid;
   mine.lid = device.port_attributes.lid;
@@ -87,17 +92,20 @@ VerbsPeers::VerbsPeers(Bootstrap& bootstrap, const VerbsOptions& options)
       rank_(bootstrap.rank()),
       hosts_(bootstrap.hosts()),
       peers_(static_cast<std::size_t>(bootstrap.size())),
-      remote_(peers_.size() * static_cast<std::size_t>(options.queue_pairs)) {
+      queues_(peers_.size() * static_cast<std::size_t>(options.queue_pairs)),
+      remote_(queues_.size()) {
   together(bootstrap, [&] {
     check(options_);
     device_ = open_verbs_device(options_, bootstrap.local_rank());
+    const auto slots = static_cast<unsigned>(std::clamp<Bytes>(
+        kSlotMemory / (size() * (options_.eager + static_cast<Bytes>(sizeof(Envelope)))),
+        kFewestSlots, kMostSlots));
     control_ =
         std::make_unique<VerbsControl>(device_->domain.get(), size(), options_.eager,
-                                       size() < kManyRanks ? kSlots : kFewSlots, device_->where());
-    make_queues();
+                                       static_cast<int>(std::bit_floor(slots)), device_->where());
+    make_completions();
   });
-  exchange(bootstrap);
-  together(bootstrap, [&] { connect(); });  // nobody sends to a queue pair that is not ready
+  introduce(bootstrap);
 }
 
 QueueDepths VerbsPeers::depths_for(int ranks) const {
@@ -119,36 +127,24 @@ QueueDepths VerbsPeers::depths_for(int ranks) const {
   return depths;
 }
 
-void VerbsPeers::make_queues() {
+void VerbsPeers::make_completions() {
   depths_ = depths_for(size());
   const int queues = std::max(1, (size() - 1) * options_.queue_pairs);
   completions_.reset(ibv_create_cq(device_->context.get(),
                                    queues * (depths_.send + depths_.receive), nullptr, nullptr, 0));
   if (!completions_) fail_verbs("ibv_create_cq", device_->where(), errno);
   depths_.inlined = inlined_by(*device_, completions_.get(), kInlined);
-  queues_.resize(remote_.size());
-  for (std::uint32_t i = 0; i < queues_.size(); ++i) {
-    if (peer_of(i) == rank_) continue;
-    queues_[i] = std::make_unique<VerbsQueue>(*device_, completions_.get(), depths_, i);
-  }
 }
 
-void VerbsPeers::exchange(Bootstrap& bootstrap) {
-  const Introduction mine = introduce(*device_, *control_, options_.queue_pairs);
-  std::vector<QueueAddress> own(queues_.size());
-  for (std::size_t i = 0; i < queues_.size(); ++i) {
-    if (queues_[i]) own[i] = queues_[i]->address();
-  }
-  std::vector<std::byte> text(sizeof mine + own.size() * sizeof(QueueAddress));
-  std::memcpy(text.data(), &mine, sizeof mine);
-  std::memcpy(text.data() + sizeof mine, own.data(), own.size() * sizeof(QueueAddress));
-  const auto all = bootstrap.all_gather(std::span<const std::byte>(text));
+void VerbsPeers::introduce(Bootstrap& bootstrap) {
+  const Introduction mine = introduction_of(*device_, *control_, options_.queue_pairs);
+  const auto all = bootstrap.all_gather(std::as_bytes(std::span(&mine, 1)));
   together(bootstrap, [&] {
     for (Rank rank = 0; rank < size(); ++rank) {
-      const auto& told = all[static_cast<std::size_t>(rank)];
+      if (rank == rank_) continue;
       Introduction theirs{};
-      std::memcpy(&theirs, told.data(), sizeof theirs);
-      if (theirs.queue_pairs != options_.queue_pairs || told.size() != text.size()) {
+      std::memcpy(&theirs, all[static_cast<std::size_t>(rank)].data(), sizeof theirs);
+      if (theirs.queue_pairs != options_.queue_pairs) {
         fail_usage(fmt::format("rank {} has --qps {}, rank {} has {}; give all the same", rank,
                                theirs.queue_pairs, rank_, options_.queue_pairs));
       }
@@ -163,22 +159,56 @@ void VerbsPeers::exchange(Bootstrap& bootstrap) {
       peer.control = theirs.control;
       peer.control_key = theirs.control_key;
       peer.device = theirs.device;
-      const std::size_t first = index_of(rank_, 0);
-      for (int q = 0; q < options_.queue_pairs; ++q) {
-        std::memcpy(&remote_[index_of(rank, q)],
-                    told.data() + sizeof theirs +
-                        (first + static_cast<std::size_t>(q)) * sizeof(QueueAddress),
-                    sizeof(QueueAddress));
-      }
     }
   });
 }
 
-void VerbsPeers::connect() {
-  for (std::uint32_t i = 0; i < queues_.size(); ++i) {
-    if (!queues_[i]) continue;
-    queues_[i]->connect(*device_, options_, remote_[i], peer(peer_of(i)).path, ordinal_of(i));
+void VerbsPeers::connect(Bootstrap& bootstrap, std::span<const Rank> peers) {
+  std::vector<Rank> fresh;
+  std::ranges::set_difference(peers, connected_, std::back_inserter(fresh));
+  if (!bootstrap.all(fresh.empty())) {
+    together(bootstrap, [&] { make_queues(fresh); });
+    exchange_addresses(bootstrap, fresh);
   }
+  connected_.assign(peers.begin(), peers.end());
+}
+
+void VerbsPeers::make_queues(std::span<const Rank> fresh) {
+  for (const Rank rank : fresh) {
+    for (int q = 0; q < options_.queue_pairs; ++q) {
+      const std::uint32_t number = number_of(rank, q);
+      queues_[number] = std::make_unique<VerbsQueue>(*device_, completions_.get(), depths_, number);
+    }
+  }
+}
+
+/// Every rank tells all of its new queues; those to this one are what it connects to.
+void VerbsPeers::exchange_addresses(Bootstrap& bootstrap, std::span<const Rank> fresh) {
+  struct Told {
+    Rank to;
+    std::int32_t index;
+    QueueAddress address;
+  };
+  std::vector<Told> mine;
+  for (const Rank rank : fresh) {
+    for (int q = 0; q < options_.queue_pairs; ++q)
+      mine.push_back({rank, q, queue(rank, q).address()});
+  }
+  const auto all = bootstrap.all_gather(std::as_bytes(std::span(mine)));
+  for (const Rank rank : fresh) {
+    const auto& bytes = all[static_cast<std::size_t>(rank)];
+    std::vector<Told> theirs(bytes.size() / sizeof(Told));
+    if (!theirs.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
+    for (const Told& told : theirs) {
+      if (told.to == rank_) remote_[index_of(rank, told.index)] = told.address;
+    }
+  }
+  together(bootstrap, [&] {  // nobody sends to a queue pair that is not ready
+    for (const Rank rank : fresh) {
+      for (int q = 0; q < options_.queue_pairs; ++q)
+        queue(rank, q).connect(*device_, options_, remote_[index_of(rank, q)], peer(rank).path, q);
+    }
+  });
 }
 
 void VerbsPeers::share(Bootstrap& bootstrap, Arena& arena, Bytes used) {

@@ -1,7 +1,8 @@
-// The connections of a rank to all others: made once, collectively. Private to verbs*.cpp.
+// The connections of a rank to those that it has to do with. Private to verbs*.cpp.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,13 @@ struct VerbsPeer {
 
 class VerbsPeers {
  public:
-  /// Collective. Opens the device, makes `options.queue_pairs` queue pairs to each rank and
-  /// connects them. Throws Error(usage) on all ranks.
+  /// Collective. Opens the device; nobody is connected yet. Throws Error(usage) on all ranks.
   VerbsPeers(Bootstrap& bootstrap, const VerbsOptions& options);
 
+  /// Collective: makes `options.queue_pairs` queue pairs to each of these ranks that has none yet,
+  /// and connects them. Of two ranks each names the other, or neither does.
+  void connect(Bootstrap& bootstrap, std::span<const Rank> peers);
+  const std::vector<Rank>& connected() const { return connected_; }
   /// Collective: registers the first `used` bytes of the arena and tells the others.
   void share(Bootstrap& bootstrap, Arena& arena, Bytes used);
 
@@ -66,9 +70,10 @@ class VerbsPeers {
            static_cast<std::size_t>(index);
   }
   QueueDepths depths_for(int ranks) const;
-  void make_queues();
-  void exchange(Bootstrap& bootstrap);
-  void connect();
+  void make_completions();
+  void introduce(Bootstrap& bootstrap);
+  void make_queues(std::span<const Rank> fresh);
+  void exchange_addresses(Bootstrap& bootstrap, std::span<const Rank> fresh);
 
   VerbsOptions options_;
   Rank rank_;
@@ -79,7 +84,8 @@ class VerbsPeers {
   VerbsCompletions completions_;
   std::shared_ptr<RegisteredMemory> arena_memory_;
   QueueDepths depths_;
-  std::vector<std::unique_ptr<VerbsQueue>> queues_;  // none to itself
+  std::vector<Rank> connected_;                      // ascending
+  std::vector<std::unique_ptr<VerbsQueue>> queues_;  // of connected ranks
   std::vector<QueueAddress> remote_;                 // of the peers' queues to this rank
 };
 

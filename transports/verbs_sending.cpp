@@ -33,7 +33,10 @@ void VerbsWire::put(Channel channel, Bytes source, Bytes destination, Bytes n) {
 }
 
 void VerbsWire::signal(Channel channel) {
-  if (options_.signal == SignalMode::write) return send_eagerly(channel, 0, 0, 0);
+  if (options_.signal == SignalMode::write) {
+    send_eagerly(channel, 0, 0, 0);
+    return;
+  }
   std::uint64_t& sent = sent_[place(channel, channel.peer)];
   const int index = queue_of(sent);
   VerbsQueue& queue = ready(channel.peer, index, true);
@@ -51,9 +54,8 @@ std::span<const PostedPart> VerbsWire::send(Channel channel, Bytes source, Bytes
     return {};
   }
   if (!credited) {
-    const int index = queue_of(sent_[place(channel, channel.peer)]);
+    const int index = send_eagerly(channel, source, destination, n);
     pieces_[0] = {static_cast<std::uint16_t>(index), n};
-    send_eagerly(channel, source, destination, n);
     return {pieces_.data(), 1};
   }
   if (options_.signal == SignalMode::write) {
@@ -113,8 +115,8 @@ std::span<const PostedPart> VerbsWire::fetch(Channel channel, Bytes source, Byte
 }
 
 /// Into the next slot of the peer, from one of the same form here: whoever called may overwrite the
-/// source at once.
-void VerbsWire::send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n) {
+/// source at once. Returns the index of the queue.
+int VerbsWire::send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n) {
   wait_for_slot(channel.peer);
   std::uint64_t& sent = sent_[place(channel, channel.peer)];
   const int index = queue_of(sent);
@@ -122,9 +124,9 @@ void VerbsWire::send_eagerly(Channel channel, Bytes source, Bytes destination, B
   VerbsQueue& queue = ready(channel.peer, index, immediate);
   VerbsControl& control = peers_.control();
   const std::uint32_t use = state(channel.peer).slots_used++;
-  const auto slot = static_cast<int>(use % static_cast<std::uint32_t>(control.slots()));
   const std::uint32_t bits =
-      Immediate{channel.comm, channel.id, 0, slot, static_cast<std::uint32_t>(sent)}.pack();
+      Immediate{channel.comm, channel.id, 0, control.slot_of(use), static_cast<std::uint32_t>(sent)}
+          .pack();
   ++sent;
   const Envelope envelope{static_cast<std::uint64_t>(destination), static_cast<std::uint32_t>(n),
                           bits, 0, use + 1};
@@ -145,6 +147,7 @@ void VerbsWire::send_eagerly(Channel channel, Bytes source, Bytes destination, B
   write.source_is_stable = true;
   if (immediate) write.immediate = bits;
   push(channel.peer, index, queue, write);
+  return index;
 }
 
 VerbsQueue& VerbsWire::ready(Rank peer, int index, bool immediate) {

@@ -37,7 +37,10 @@ VerbsWire::VerbsWire(Bootstrap& bootstrap, Arena& arena, const SessionOptions& o
   borrows_.resize(queues, false);
 }
 
-void VerbsWire::commit(Bytes used) { peers_.share(bootstrap_, arena_, used); }
+void VerbsWire::commit(Bytes used, std::span<const Rank> peers) {
+  peers_.connect(bootstrap_, peers);
+  peers_.share(bootstrap_, arena_, used);
+}
 
 /// Straight to where it belongs: no copies, one round. Sums of few bytes, or of two ranks (which
 /// send no more that way), are made by everyone from everyone's whole input.
@@ -105,9 +108,7 @@ void VerbsWire::poll_completions() {
 void VerbsWire::progress() {
   poll_completions();
   if (!polls_memory()) return;
-  for (Rank peer = 0; peer < peers_.size(); ++peer) {
-    if (peer != peers_.rank()) poll_slots(peer);
-  }
+  for (const Rank peer : peers_.connected()) poll_slots(peer);
 }
 
 void VerbsWire::take(const ibv_wc& completion) {

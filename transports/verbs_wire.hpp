@@ -25,7 +25,7 @@ class VerbsWire final : public Transport {
                                     Bytes n) override;
   void wait(Channel channel, std::uint64_t at_least, const char* what) override;
   void flush() override;
-  void commit(Bytes used) override;
+  void commit(Bytes used, std::span<const Rank> peers) override;
   CommId max_comms() const override { return Immediate::kComms; }
   std::string_view preferred_algorithm(const ScheduleInput& input, DType dtype) const override;
   Bytes uncredited_bytes() const override { return eager_; }
@@ -58,7 +58,7 @@ class VerbsWire final : public Transport {
   Arrivals& arrivals(const Channel& channel);
 
   // Sending.
-  void send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n);
+  int send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n);
   template <class Post>
   std::span<const PostedPart> in_parts(Rank peer, std::uint64_t message, Bytes n, Post post);
   std::span<const PostedPart> send_parts(Channel channel, Bytes source, Bytes destination, Bytes n);

@@ -85,7 +85,9 @@ def test_modes(folder):
     modes = {"robin": ("--qps", 4), "split": ("--qps", 4, "--qp-mode", "split"), "write": ("--signal", "write"),
              "credits": ("--eager", 0, "--qps", 2), "small": ("--path-mtu", 1024, "--qps", 3, "--qp-mode", "split")}
     check_runs(folder, [(name, weft(2, "row-allreduce", "--transport", "verbs", "--algorithm", "native,ring", "--sizes", "8,4K,100000",
-                                    *SHORT, *more, "--csv", f"{name}.csv", "--flows", f"{name}.flows")) for name, more in modes.items()])
+                                    *SHORT, *more, "--csv", f"{name}.csv", "--flows", f"{name}.flows")) for name, more in modes.items()]
+               + [("groups", weft(4, "dp-gradsync", "--transport", "verbs", "--tp", 2, "--dp", 2, "--model", "tiny", "--layers", 1, "--phase", "comm",
+                                  *SHORT, "--csv", "groups.csv", "--queue-pairs", "groups.pairs"))])
     for name, parts in (("robin", 1), ("split", 4), ("small", 3)):
         spread = {}   # (cell, sender) -> queue pairs of a large operation
         for row in table(folder / f"{name}.flows"):
@@ -93,17 +95,21 @@ def test_modes(folder):
                 spread.setdefault((row["cell_id"], row["source"]), []).append(row["channel"])
         assert spread and {len(channels) for channels in spread.values()} == {parts}, (name, spread)
         assert all(len(set(channels)) == len(channels) for channels in spread.values()), (name, spread)
+    # Only ranks that share a group are connected: not 0 with 3, nor 1 with 2.
+    assert {(int(row["source"]), int(row["destination"])) for row in table(folder / "groups.pairs")} == {
+        (a, b) for a in range(4) for b in range(4) if a != b and a + b != 3}
 
 
 def test_pairs(folder):
     """weft-pairs: each way of telling of a message, and more messages in a window than fit into the slots of a peer that sends as well."""
     runs = {"write": (2, ("--signal", "write", "--sizes", "8,64K")), "immediate": (2, ("--sizes", "8,64K")),
+            "crowd": (2, ("--signal", "write", "--sizes", "8", "--window", 300)),
             "several": (4, ("--qps", 2, "--sizes", "16K", "--queue-pairs", "several.pairs"))}
     check_runs(folder, [(name, weft(ranks, "pairs", "--transport", "verbs", "--hot", *more, *SHORT, "--timeout", 30, "--csv", f"{name}.csv"))
                         for name, (ranks, more) in runs.items()], flows=None)
     for name, (ranks, _) in runs.items():
         rows = read_rows(folder / f"{name}.csv")
-        sizes = 1 if name == "several" else 2
+        sizes = 1 if name in ("several", "crowd") else 2
         assert len(rows) == ranks * (ranks - 1) * sizes * 3 == len({row["cell_id"] for row in rows}), name
         for row in rows:
             assert float(row["t_p50_us"]) > 0 and int(row["port_iterations"]) > int(row["n"]), row
