@@ -70,6 +70,10 @@ class BoundCase {
   void account();
 
   void iterate(Phase phase) { next(executions_).iterate(phase); }
+  /// The next one's own tables into the caches.
+  void touch_next(Phase phase) const {
+    if (executions_.size() > 1) executions_[(turn_ + 1) % executions_.size()]->touch(phase);
+  }
   void iterate_hollow() { next(hollow_).iterate(Phase::overlap); }
   /// Collective: valid contents in all sets again, after compute steps have run alone.
   void refresh_sets();

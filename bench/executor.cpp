@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "bench/token_payload.hpp"
+#include "transports/touch.hpp"
 
 namespace weft {
 namespace {
@@ -226,6 +227,15 @@ void Execution::iterate(Phase phase) {
     }
   }
   context_.streams.current.store("", std::memory_order_relaxed);
+}
+
+void Execution::touch(Phase phase) const {
+  for (const BoundStep& step : steps_) {
+    if (!has(phase, step)) continue;
+    weft::touch(&step, sizeof step);
+    touch_all(step.label);
+    if (step.comm) step.comm->touch(step.operation);
+  }
 }
 
 double Execution::gemm_flops() const {

@@ -91,6 +91,8 @@ class Execution {
   void fill();
   void run_prologue();
   void iterate(Phase phase);
+  /// Its own tables into the caches, ahead of an iteration; buffers stay where they are.
+  void touch(Phase phase) const;
   /// Floating-point operations of this rank's gemm steps in one iteration.
   double gemm_flops() const;
   /// One serial iteration with every gemm step timed.

@@ -117,6 +117,7 @@ Block Race::run_block(int iterations) {
   mine.reserve(static_cast<std::size_t>(iterations));
   CommonStart& start = context_.start;
   for (int i = 0; i < iterations; ++i) {
+    if (contestant_.touch) contestant_.touch();
     const CommonStart::Start begun = start.wait();
     contestant_.iteration();
     mine.push_back({begun.at_us, begun.begun_us, start.now_us(), begun.late ? 1.0 : 0.0});

@@ -41,6 +41,8 @@ struct Contestant {
   std::function<void()> ended{};
   /// What this rank posted since ever; local. Without it: not known.
   std::function<WorkPosted()> posted{};
+  /// Before each start, not timed: whatever only this suite has to look up.
+  std::function<void()> touch{};
 };
 
 /// What all measurements of a run share.

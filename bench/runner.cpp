@@ -192,7 +192,8 @@ void Runner::time_group(std::vector<Entry>& entries) {
                              if (entry.cell->phase == Phase::compute) return;
                              entry.timed_fault = entry.bound->check_timed(entry.cell->phase);
                            },
-                           [&entry] { return work_of(entry.bound->session().queue_pairs()); }});
+                           [&entry] { return work_of(entry.bound->session().queue_pairs()); },
+                           [&entry] { entry.bound->touch_next(entry.cell->phase); }});
   }
   if (contestants.empty()) return;
   const auto first = std::ranges::find_if(entries, &Entry::timed);

@@ -126,6 +126,32 @@ TEST(Measure, ContestantsAlternateInBlocks) {
   });
 }
 
+// Before each timed iteration, and before nothing else.
+TEST(Measure, TouchesAheadOfEachStart) {
+  on_ranks(1, [](Bootstrap& bootstrap) {
+    const HostClocks clocks(bootstrap, bootstrap.host_leaders());
+    CommonStart start(bootstrap, clocks, true);
+    NoiseMeter noise(bootstrap);
+    int touched = 0, iterations = 0;
+    bool ready = false, always = true;
+    const Contestant contestant{.iteration =
+                                    [&] {
+                                      ++iterations;
+                                      always = always && ready;
+                                      ready = false;
+                                    },
+                                .touch =
+                                    [&] {
+                                      ++touched;
+                                      ready = true;
+                                    }};
+    measure({bootstrap, start, noise}, short_rule(), std::span(&contestant, 1));
+    EXPECT_EQ(touched, iterations);
+    EXPECT_TRUE(always);
+    EXPECT_GT(touched, 0);
+  });
+}
+
 // A start that some rank reached late is no sample, but kept.
 TEST(Measure, LateStartsAreMarkedAndLeftOut) {
   on_ranks(2, [](Bootstrap& bootstrap) {

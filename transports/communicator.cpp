@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "patterns/error.hpp"
+#include "transports/touch.hpp"
 
 namespace weft {
 namespace {
@@ -180,6 +181,16 @@ void Communicator::run(OperationId id, Stream& stream) {
   } progress{in_progress_};
   in_progress_.store(operation(id).label.c_str(), std::memory_order_relaxed);
   do_run(id, stream);
+}
+
+void Communicator::touch(OperationId id) const {
+  const Operation& op = operation(id);
+  weft::touch(&op, sizeof op);
+  touch_all(op.counts);
+  touch_all(op.recv_counts);
+  touch_all(op.members);
+  touch_all(op.label);
+  do_touch(id);
 }
 
 }  // namespace weft

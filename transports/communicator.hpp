@@ -91,6 +91,9 @@ class Communicator {
   /// complete and its input may be overwritten. Throws Error(timed_out) naming the peers that are
   /// missing.
   void run(OperationId id, Stream& stream);
+  /// Reads what the next run() of it will look up about itself, so that a sample of it holds the
+  /// costs of its buffers, not of tables that nobody else would have. Local, changes nothing.
+  void touch(OperationId id) const;
   /// What is happening now, for the watchdog: label of the operation in progress, or null.
   const char* in_progress() const { return in_progress_.load(std::memory_order_relaxed); }
 
@@ -104,6 +107,7 @@ class Communicator {
  private:
   virtual void do_prepare(OperationId id, const Operation& operation) = 0;
   virtual void do_run(OperationId id, Stream& stream) = 0;
+  virtual void do_touch(OperationId) const {}
 
   std::vector<Rank> ranks_;
   int rank_;

@@ -9,6 +9,7 @@
 #include "transports/mpi_check.hpp"
 #include "transports/mpi_types.hpp"
 #include "transports/run_time_counts.hpp"
+#include "transports/touch.hpp"
 #include "transports/transport.hpp"
 
 namespace weft {
@@ -94,6 +95,16 @@ class MpiCommunicator final : public Communicator {
       case OperationKind::point_to_point:
         return point_to_point(op, mine);
     }
+  }
+
+  void do_touch(OperationId id) const override {
+    const MpiOperation& op = prepared_[static_cast<std::size_t>(id)];
+    weft::touch(&op, sizeof op);
+    touch_all(op.counts);
+    touch_all(op.recv_counts);
+    touch_all(op.places);
+    touch_all(op.recv_places);
+    touch_all(op.requests);
   }
 
   // Equal counts take the plain functions, as a user of MPI would: libraries tune those.

@@ -44,6 +44,8 @@ class NativeOperation {
   /// As Communicator::run(): ends when this rank's output is complete and its input may be
   /// overwritten. Allocates nothing, looks nothing up.
   virtual void run() = 0;
+  /// As Communicator::touch().
+  virtual void touch() const {}
 };
 
 }  // namespace weft

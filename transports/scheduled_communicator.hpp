@@ -45,6 +45,7 @@ class ScheduledCommunicator final : public Communicator {
  private:
   void do_prepare(OperationId id, const Operation& operation) override;
   void do_run(OperationId id, Stream& stream) override;
+  void do_touch(OperationId id) const override;
 
   std::string what(const Operation& operation) const;
   OperationRecord record_of(const Operation& operation) const;

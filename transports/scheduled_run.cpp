@@ -6,6 +6,7 @@
 #include "kernels/backend.hpp"
 #include "patterns/error.hpp"
 #include "transports/scheduled_communicator.hpp"
+#include "transports/touch.hpp"
 
 namespace weft {
 namespace {
@@ -176,6 +177,14 @@ void ScheduledCommunicator::do_run(OperationId id, Stream&) {
   } catch (const Error& error) {
     fail_in(plan, error);
   }
+}
+
+void ScheduledCommunicator::do_touch(OperationId id) const {
+  const OperationPlan& plan = plans_[at(id)];
+  weft::touch(&plan, sizeof plan);
+  if (plan.native) return plan.native->touch();
+  touch_all(plan.steps);
+  touch_all(plan.sources);
 }
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 #include "transports/schedule_builders.hpp"
 #include "transports/shm_native_sizes.hpp"
 #include "transports/shm_operation.hpp"
+#include "transports/touch.hpp"
 
 namespace weft {
 namespace {
@@ -37,6 +38,13 @@ class ShmPull final : public ShmOperation {
     if (group_ == nullptr) return pull_own();
     if (silent()) return run_silently();
     beside_flag_ ? run_beside_flag() : run_direct();
+  }
+
+  void touch() const override {
+    weft::touch(this, sizeof *this);
+    touch_all(pulls_);
+    touch_all(sources_);
+    touch_all(members_);
   }
 
  private:

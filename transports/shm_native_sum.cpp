@@ -6,6 +6,7 @@
 #include "kernels/backend.hpp"
 #include "transports/shm_native_sizes.hpp"
 #include "transports/shm_operation.hpp"
+#include "transports/touch.hpp"
 
 namespace weft {
 namespace {
@@ -41,6 +42,14 @@ class ShmSum final : public ShmOperation {
   void run() override {
     if (silent()) return sum(sources_);
     form_ == ShmForm::beside_flag ? run_beside_flag() : run_direct();
+  }
+
+  void touch() const override {
+    weft::touch(this, sizeof *this);
+    touch_all(sources_);
+    for (const auto& slots : slots_) touch_all(slots);
+    touch_all(outs_);
+    touch_all(members_);
   }
 
  private:
