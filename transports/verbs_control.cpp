@@ -22,12 +22,14 @@ VerbsControl::Pages::Pages(Bytes bytes)
   std::memset(memory_.get(), 0, static_cast<std::size_t>(bytes));
 }
 
-VerbsControl::VerbsControl(ibv_pd* domain, int ranks, Bytes eager, int slots,
+VerbsControl::VerbsControl(ibv_pd* domain, int ranks, Bytes eager, int long_slots,
                            const std::string& where)
     : eager_(eager),
-      slot_bytes_(up_to(eager + static_cast<Bytes>(sizeof(Envelope)), kCacheLine)),
-      block_(kSlotsAt + slots * slot_bytes_),
-      slots_(slots),
+      rings_{{{kShortSlots, kShortSlot, sizeof(Credits)},
+              {static_cast<std::uint32_t>(long_slots),
+               up_to(eager + static_cast<Bytes>(sizeof(Envelope)), kCacheLine),
+               sizeof(Credits) + kShortSlots * kShortSlot}}},
+      block_(rings_[SlotRing::long_].begin + long_slots * rings_[SlotRing::long_].bytes),
       memory_(ranks * 2 * block_),
       registered_(register_memory(domain, memory_.data(),
                                   static_cast<std::size_t>(ranks * 2 * block_), where)) {}

@@ -1,8 +1,9 @@
-// Memory through which two ranks run a connection: what they may still send, and a ring of slots
-// where small messages wait until the receiver asks for them.
+// Memory through which two ranks run a connection: what they may still send, and two rings of slots
+// where small messages wait until the receiver asks for them: short ones close together, since
+// every page that a message touches costs it a look-up, and longer ones.
 //
 // A rank has one block for each peer, written by that peer:
-//   Credits | slots
+//   Credits | short slots | long slots
 // and beside it one of the same form that it sends from. Private to verbs*.cpp.
 #pragma once
 
@@ -17,11 +18,21 @@
 
 namespace weft {
 
+enum class SlotRing : std::uint8_t { short_, long_ };
+inline constexpr SlotRing kSlotRings[] = {SlotRing::short_, SlotRing::long_};
+/// One of something for each ring.
+template <class T>
+struct PerRing {
+  T of[2]{};
+  T& operator[](SlotRing ring) { return of[static_cast<std::size_t>(ring)]; }
+  const T& operator[](SlotRing ring) const { return of[static_cast<std::size_t>(ring)]; }
+};
+
 /// Counts since the connection began, as the receiver tells them to the sender: receives posted
 /// again on each queue pair, slots that are free again. They wrap.
 struct alignas(64) Credits {
   std::uint32_t receives[kMostVerbsQueuePairs];
-  std::uint32_t slots;
+  PerRing<std::uint32_t> slots;
 };
 
 /// Stands at the end of a slot; the message, of any length, right before it. So the last word says
@@ -38,23 +49,37 @@ static_assert(sizeof(Envelope) == 24);
 /// The blocks of all peers, registered.
 class VerbsControl {
  public:
-  /// `eager`: the longest message that fits into a slot; `slots`: a power of two.
-  VerbsControl(ibv_pd* domain, int ranks, Bytes eager, int slots, const std::string& where);
+  /// Slots of each ring; together not more than an immediate can name (256), each a power of two.
+  static constexpr int kShortSlots = 64, kMostLongSlots = 128;
+  /// `eager`: the longest message that fits into a slot.
+  VerbsControl(ibv_pd* domain, int ranks, Bytes eager, int long_slots, const std::string& where);
 
-  int slots() const { return slots_; }
   Bytes eager() const { return eager_; }
   std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(memory_.data()); }
   std::uint32_t local_key() const { return registered_->lkey; }
   std::uint32_t remote_key() const { return registered_->rkey; }
 
-  int slot_of(std::uint32_t use) const {
-    return static_cast<int>(use & static_cast<std::uint32_t>(slots_ - 1));
+  SlotRing ring_for(Bytes message) const {
+    return message <= kShortMessage ? SlotRing::short_ : SlotRing::long_;
+  }
+  std::uint32_t slots(SlotRing ring) const { return rings_[ring].slots; }
+  /// A slot among those of both rings, by its use of its ring; and back, to a use of that slot.
+  int number_of(SlotRing ring, std::uint32_t use) const {
+    const auto in_ring = static_cast<int>(use & (rings_[ring].slots - 1));
+    return ring == SlotRing::short_ ? in_ring : kShortSlots + in_ring;
+  }
+  static SlotRing ring_of(int number) {
+    return number < kShortSlots ? SlotRing::short_ : SlotRing::long_;
+  }
+  static std::uint32_t use_of(int number) {
+    return static_cast<std::uint32_t>(number < kShortSlots ? number : number - kShortSlots);
   }
 
   // Offsets, the same on all ranks.
   Bytes credits_of(int peer) const { return peer * 2 * block_; }
-  Bytes slot_end(int peer, std::uint32_t use) const {
-    return credits_of(peer) + kSlotsAt + (slot_of(use) + 1) * slot_bytes_;
+  Bytes slot_end(int peer, SlotRing ring, std::uint32_t use) const {
+    const Ring& of = rings_[ring];
+    return credits_of(peer) + of.begin + static_cast<Bytes>((use & (of.slots - 1)) + 1) * of.bytes;
   }
   /// From what a peer writes here to what is sent to it.
   Bytes outgoing() const { return block_; }
@@ -64,30 +89,36 @@ class VerbsControl {
   std::uint32_t receives_back(int peer, int queue) {
     return load(&reinterpret_cast<Credits*>(at(credits_of(peer)))->receives[queue]);
   }
-  std::uint32_t slots_back(int peer) {
-    return load(&reinterpret_cast<Credits*>(at(credits_of(peer)))->slots);
+  std::uint32_t slots_back(int peer, SlotRing ring) {
+    return load(&reinterpret_cast<Credits*>(at(credits_of(peer)))->slots[ring]);
   }
   Credits& outgoing_credits(int peer) {
     return *reinterpret_cast<Credits*>(at(credits_of(peer) + outgoing()));
   }
   /// The last word of a slot.
-  std::uint32_t stamp(int peer, std::uint32_t use) {
-    return load(reinterpret_cast<std::uint32_t*>(at(slot_end(peer, use) - 4)));
+  std::uint32_t stamp(int peer, SlotRing ring, std::uint32_t use) {
+    return load(reinterpret_cast<std::uint32_t*>(at(slot_end(peer, ring, use) - 4)));
   }
-  Envelope envelope(int peer, std::uint32_t use) {
+  Envelope envelope(int peer, SlotRing ring, std::uint32_t use) {
     Envelope result;
-    std::memcpy(&result, at(slot_end(peer, use)) - sizeof result, sizeof result);
+    std::memcpy(&result, at(slot_end(peer, ring, use)) - sizeof result, sizeof result);
     return result;
   }
 
  private:
-  static constexpr Bytes kSlotsAt = sizeof(Credits);
+  static constexpr Bytes kShortSlot = 256;
+  static constexpr Bytes kShortMessage = kShortSlot - static_cast<Bytes>(sizeof(Envelope));
+  struct Ring {
+    std::uint32_t slots = 0;
+    Bytes bytes = 0, begin = 0;  // of a slot; of the first one in a block
+  };
   static std::uint32_t load(std::uint32_t* word) {
     return std::atomic_ref(*word).load(std::memory_order_acquire);
   }
 
-  Bytes eager_, slot_bytes_, block_;
-  int slots_;
+  Bytes eager_;
+  PerRing<Ring> rings_;
+  Bytes block_;
   struct Free {
     void operator()(std::byte* memory) const noexcept { std::free(memory); }
   };

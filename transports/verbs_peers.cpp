@@ -17,7 +17,7 @@ constexpr int kInlined = 220;  // asked for; what the device gives may be more o
 constexpr int kFewestReceives = 8;
 // Slots of a peer, where memory allows: half of them used up is a credit to be told, which is a
 // message of its own.
-constexpr int kMostSlots = 128, kFewestSlots = 8;
+constexpr int kFewestSlots = 8;
 constexpr Bytes kSlotMemory = Bytes{16} << 20;  // of all peers, each way
 
 /// What a rank tells all others before anybody is connected.
@@ -99,7 +99,7 @@ VerbsPeers::VerbsPeers(Bootstrap& bootstrap, const VerbsOptions& options)
     device_ = open_verbs_device(options_, bootstrap.local_rank());
     const auto slots = static_cast<unsigned>(std::clamp<Bytes>(
         kSlotMemory / (size() * (options_.eager + static_cast<Bytes>(sizeof(Envelope)))),
-        kFewestSlots, kMostSlots));
+        kFewestSlots, VerbsControl::kMostLongSlots));
     control_ =
         std::make_unique<VerbsControl>(device_->domain.get(), size(), options_.eager,
                                        static_cast<int>(std::bit_floor(slots)), device_->where());

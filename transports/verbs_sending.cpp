@@ -117,21 +117,22 @@ std::span<const PostedPart> VerbsWire::fetch(Channel channel, Bytes source, Byte
 /// Into the next slot of the peer, from one of the same form here: whoever called may overwrite the
 /// source at once. Returns the index of the queue.
 int VerbsWire::send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n) {
-  wait_for_slot(channel.peer);
+  VerbsControl& control = peers_.control();
+  const SlotRing ring = control.ring_for(n);
+  wait_for_slot(channel.peer, ring);
   std::uint64_t& sent = sent_[place(channel, channel.peer)];
   const int index = queue_of(sent);
   const bool immediate = options_.signal == SignalMode::immediate;
   VerbsQueue& queue = ready(channel.peer, index, immediate);
-  VerbsControl& control = peers_.control();
-  const std::uint32_t use = state(channel.peer).slots_used++;
-  const std::uint32_t bits =
-      Immediate{channel.comm, channel.id, 0, control.slot_of(use), static_cast<std::uint32_t>(sent)}
-          .pack();
+  const std::uint32_t use = state(channel.peer).slots_used[ring]++;
+  const std::uint32_t bits = Immediate{channel.comm, channel.id, 0, control.number_of(ring, use),
+                                       static_cast<std::uint32_t>(sent)}
+                                 .pack();
   ++sent;
   const Envelope envelope{static_cast<std::uint64_t>(destination), static_cast<std::uint32_t>(n),
                           bits, 0, use + 1};
   // What a rank writes to peer p lies where p's block for this rank is: its place among p's peers.
-  std::byte* end = control.at(control.slot_end(channel.peer, use) + control.outgoing());
+  std::byte* end = control.at(control.slot_end(channel.peer, ring, use) + control.outgoing());
   const auto whole = n + static_cast<Bytes>(sizeof envelope);
   std::memcpy(end - sizeof envelope, &envelope, sizeof envelope);
   std::memcpy(end - whole, arena_.data() + source, static_cast<std::size_t>(n));
@@ -139,8 +140,8 @@ int VerbsWire::send_eagerly(Channel channel, Bytes source, Bytes destination, By
   Work write;
   write.here = end - whole;
   write.key = control.local_key();
-  write.there =
-      theirs.control + static_cast<std::uint64_t>(control.slot_end(peers_.rank(), use) - whole);
+  write.there = theirs.control +
+                static_cast<std::uint64_t>(control.slot_end(peers_.rank(), ring, use) - whole);
   write.remote_key = theirs.control_key;
   write.bytes = whole;
   write.payload = n;
@@ -169,10 +170,10 @@ VerbsQueue& VerbsWire::ready(Rank peer, int index, bool immediate) {
   return queue;
 }
 
-void VerbsWire::wait_for_slot(Rank peer) {
+void VerbsWire::wait_for_slot(Rank peer, SlotRing ring) {
   const PeerState& mine = state(peer);
   const auto is_free = [&] {
-    return mine.slots_used - mine.slots_back < static_cast<std::uint32_t>(peers_.control().slots());
+    return mine.slots_used[ring] - mine.slots_back[ring] < peers_.control().slots(ring);
   };
   if (is_free()) return;
   await(

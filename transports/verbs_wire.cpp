@@ -78,15 +78,15 @@ void VerbsWire::deliver(const Channel& channel, Arrivals& arrivals, std::uint64_
   PeerState& mine = state(channel.peer);
   while (arrivals.count() < at_least && arrivals.next_is_whole()) {
     if (const int slot = arrivals.next_slot(); slot >= 0) {
-      const auto use = static_cast<std::uint32_t>(slot);
-      const Envelope envelope = control.envelope(channel.peer, use);
+      const SlotRing ring = VerbsControl::ring_of(slot);
+      const std::uint32_t use = VerbsControl::use_of(slot);
+      const Envelope envelope = control.envelope(channel.peer, ring, use);
       if (envelope.bytes > 0) {
-        std::memcpy(
-            arena_.data() + envelope.destination,
-            control.at(control.slot_end(channel.peer, use)) - sizeof envelope - envelope.bytes,
-            envelope.bytes);
+        const std::byte* end = control.at(control.slot_end(channel.peer, ring, use));
+        std::memcpy(arena_.data() + envelope.destination, end - sizeof envelope - envelope.bytes,
+                    envelope.bytes);
       }
-      ++mine.slots_freed;
+      ++mine.slots_freed[ring];
     }
     arrivals.pass();
   }
@@ -95,8 +95,10 @@ void VerbsWire::deliver(const Channel& channel, Arrivals& arrivals, std::uint64_
 
 void VerbsWire::tell_freed_slots(Rank peer) {
   const PeerState& mine = state(peer);
-  const auto slots = static_cast<std::uint32_t>(peers_.control().slots());
-  if (mine.slots_freed - mine.slots_told >= slots / 2) give_back(peer);
+  for (const SlotRing ring : kSlotRings) {
+    const std::uint32_t untold = mine.slots_freed[ring] - mine.slots_told[ring];
+    if (untold >= peers_.control().slots(ring) / 2) return give_back(peer);
+  }
 }
 
 void VerbsWire::poll_completions() {
@@ -149,18 +151,23 @@ void VerbsWire::take_immediate(Rank peer, std::uint32_t bits) {
   }
 }
 
-void VerbsWire::poll_slots(Rank peer) {
+void VerbsWire::poll_slots(Rank peer, SlotRing ring) {
   VerbsControl& control = peers_.control();
   PeerState& mine = state(peer);
-  while (control.stamp(peer, mine.slots_seen) == mine.slots_seen + 1) {
-    const Envelope envelope = control.envelope(peer, mine.slots_seen++);
+  std::uint32_t& seen = mine.slots_seen[ring];
+  while (control.stamp(peer, ring, seen) == seen + 1) {
+    const Envelope envelope = control.envelope(peer, ring, seen++);
     Immediate part = Immediate::unpack(envelope.immediate);
     if (envelope.bytes == 0) {  // a mere signal: nothing has to wait in the slot
       part.parts = 1;
-      ++mine.slots_freed;
+      ++mine.slots_freed[ring];
     }
     take_immediate(peer, part.pack());
   }
+}
+
+void VerbsWire::poll_slots(Rank peer) {
+  for (const SlotRing ring : kSlotRings) poll_slots(peer, ring);
   // Here too, and not just where somebody waits for a message: two ranks that send each other more
   // signals than there are slots, before either waits, would both wait for a slot.
   tell_freed_slots(peer);
@@ -175,7 +182,7 @@ void VerbsWire::read_credits(Rank peer) {
     peers_.queue(peer, q).add_credits(static_cast<int>(now - known));
     known = now;
   }
-  mine.slots_back = control.slots_back(peer);
+  for (const SlotRing ring : kSlotRings) mine.slots_back[ring] = control.slots_back(peer, ring);
 }
 
 /// A WRITE of all counts: the latest holds, so those that are late do no harm.

@@ -37,11 +37,11 @@ class VerbsWire final : public Transport {
   /// What is kept of each peer.
   struct PeerState {
     std::vector<std::uint32_t> receives_back;  // by queue: as last read
-    std::uint32_t slots_used = 0, slots_back = 0;
-    std::uint32_t slots_freed = 0, slots_told = 0;
-    std::uint32_t slots_seen = 0;  // write mode: uses of slots that were taken note of
-    std::uint64_t fetched = 0;     // messages
-    bool owes = false;             // receives were posted again that the peer does not know of
+    PerRing<std::uint32_t> slots_used, slots_back;
+    PerRing<std::uint32_t> slots_freed, slots_told;
+    PerRing<std::uint32_t> slots_seen;  // write mode: uses of slots that were taken note of
+    std::uint64_t fetched = 0;          // messages
+    bool owes = false;                  // receives were posted again that the peer does not know of
   };
 
   std::size_t place(Channel channel, Rank peer) const {
@@ -66,7 +66,7 @@ class VerbsWire final : public Transport {
   /// Waits until the queue takes one more work request, and for `immediate` until the peer has a
   /// receive for it.
   VerbsQueue& ready(Rank peer, int queue, bool immediate);
-  void wait_for_slot(Rank peer);
+  void wait_for_slot(Rank peer, SlotRing ring);
   void push(Rank peer, int index, VerbsQueue& queue, const Work& work);
   void post_all();
 
@@ -82,6 +82,7 @@ class VerbsWire final : public Transport {
   void take_receive(std::uint32_t number, std::uint32_t bits);
   void take_immediate(Rank peer, std::uint32_t bits);
   void poll_slots(Rank peer);
+  void poll_slots(Rank peer, SlotRing ring);
   void deliver(const Channel& channel, Arrivals& arrivals, std::uint64_t at_least);
   void read_credits(Rank peer);
   void tell_freed_slots(Rank peer);
