@@ -163,10 +163,7 @@ VerbsQueue& VerbsWire::ready(Rank peer, int index, bool immediate) {
         read_credits(peer);
         return is_ready();
       },
-      [&] {
-        return immediate && queue.credits() <= 0 ? "receives for its messages"
-                                                 : "completions of its work for";
-      });
+      [&] { return immediate && queue.credits() <= 0 ? "free receives" : "acknowledgements"; });
   return queue;
 }
 
@@ -211,8 +208,7 @@ void VerbsWire::flush() {
   for (const std::uint32_t number : borrowers_) {
     const VerbsQueue& queue = peers_.queue(number);
     await(
-        peers_.peer_of(number), [&] { return queue.is_idle(); },
-        [] { return "completions of its work for"; });
+        peers_.peer_of(number), [&] { return queue.is_idle(); }, [] { return "acknowledgements"; });
     borrows_[number] = false;
   }
   borrowers_.clear();

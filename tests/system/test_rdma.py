@@ -95,9 +95,8 @@ def test_modes(folder):
                 spread.setdefault((row["cell_id"], row["source"]), []).append(row["channel"])
         assert spread and {len(channels) for channels in spread.values()} == {parts}, (name, spread)
         assert all(len(set(channels)) == len(channels) for channels in spread.values()), (name, spread)
-    # Only ranks that share a group are connected: not 0 with 3, nor 1 with 2.
-    assert {(int(row["source"]), int(row["destination"])) for row in table(folder / "groups.pairs")} == {
-        (a, b) for a in range(4) for b in range(4) if a != b and a + b != 3}
+    # Only ranks that have to do with each other are connected: those of one dp group, 0 with 2 and 1 with 3.
+    assert {(int(row["source"]), int(row["destination"])) for row in table(folder / "groups.pairs")} == {(0, 2), (2, 0), (1, 3), (3, 1)}
 
 
 def test_pairs(folder):
