@@ -154,7 +154,7 @@ def serialised(found, cell, ranks):
     """The bare work of all ranks on the cores there are, us; None where it was not measured. A row's time is the slowest rank's
     own: long ones hold the others' turns on the same core too, short ones end before the core is taken away."""
     own, quickest = found.times["bare"].get(cell), found.quickest_bare.get(cell)
-    return own and max(own, quickest * max(1.0, ranks / found.cores))
+    return own and max(own, (quickest or 0) * max(1.0, ranks / found.cores))
 
 
 def many_ranks(found):
