@@ -48,8 +48,7 @@ class ShmTransport final : public Transport {
                                     Bytes n) override {
     copy_to_peer(peers_.arena(peers_.rank()) + destination, peers_.arena(channel.peer) + source,
                  static_cast<std::size_t>(n));
-    fetched_.bytes = n;
-    return {&fetched_, 1};
+    return in_one_part(n);
   }
 
   void signal(Channel channel) override {
@@ -89,7 +88,6 @@ class ShmTransport final : public Transport {
   WaitPolicy policy_;
   std::vector<std::uint64_t> signalled_;  // last value written to each peer's counter
   ShmNative native_;
-  PostedPart fetched_;  // by the last fetch()
 };
 
 }  // namespace

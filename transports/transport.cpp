@@ -6,8 +6,7 @@ std::span<const PostedPart> Transport::send(Channel channel, Bytes source, Bytes
                                             Bytes n, bool) {
   if (n > 0) put(channel, source, destination, n);
   signal(channel);
-  whole_ = {0, n};
-  return {&whole_, n > 0 ? std::size_t{1} : 0};
+  return in_one_part(n);
 }
 
 }  // namespace weft

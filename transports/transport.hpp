@@ -76,8 +76,15 @@ class Transport {
   /// Called in commit(), on all members alike. Throws Error(usage) on what the wire refuses.
   virtual std::unique_ptr<NativeOperation> native(const NativeInput&) { return nullptr; }
 
+ protected:
+  /// A message that was posted in one part; nothing for no bytes. Valid until the next call.
+  std::span<const PostedPart> in_one_part(Bytes n) {
+    whole_ = {0, n};
+    return {&whole_, n > 0 ? std::size_t{1} : 0};
+  }
+
  private:
-  PostedPart whole_;  // of the last send()
+  PostedPart whole_;
 };
 
 /// A Session whose communicators run schedules on `transport`, or its native forms: those are the
