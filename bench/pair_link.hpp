@@ -2,7 +2,6 @@
 // size over one transport.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,8 +62,8 @@ class PairLink {
            const std::vector<Rank>& peers);
 
   /// One iteration of a test with `peer`, as who begins or as who answers; both give the same
-  /// `turn`, which chooses the buffers. Latency: a message there and back. Bandwidth: a window,
-  /// then the receiver's answer. Bidirectional: a window each, then an answer.
+  /// `turn`, below turns(), which chooses the buffers. Latency: a message there and back.
+  /// Bandwidth: a window, then the receiver's answer. Bidirectional: a window each, then an answer.
   void begin(PairTest test, Rank peer, int turn);
   void answer(PairTest test, Rank peer, int turn);
   /// Turns until all buffers have been used.
@@ -88,7 +87,7 @@ class PairLink {
   Communicator& comm_;
   int sets_, messages_;
   std::unique_ptr<Stream> stream_ = make_stream(StreamKind::inline_);
-  std::map<Rank, Peer> peers_;
+  std::vector<Peer> peers_;  // by rank; those of others only
 };
 
 }  // namespace weft

@@ -57,6 +57,7 @@ class PairTrial {
   std::function<void()> beat_;
   int turn_ = 0;  // of the sets; the same at both ends
   std::int64_t iterations_ = 0;
+  std::vector<std::uint64_t> marks_;  // of the clock, in a block
   double block_us_ = 0, zero_us_ = 0;
 };
 

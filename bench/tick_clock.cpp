@@ -14,14 +14,9 @@ constexpr int kTries = 4;
 
 #if defined(__x86_64__)
 constexpr bool kHasCounter = true;
-std::uint64_t ticks_in_order() {
-  unsigned cpu = 0;
-  return __builtin_ia32_rdtscp(&cpu);  // after all instructions before it
-}
 std::uint64_t ticks() { return __builtin_ia32_rdtsc(); }
 #else
 constexpr bool kHasCounter = false;
-std::uint64_t ticks_in_order() { return 0; }
 std::uint64_t ticks() { return 0; }
 #endif
 
@@ -62,15 +57,19 @@ double TickClock::anchor() {
   const double span = anchor_.us - base_.us;
   if (span >= kNextRateUs || (us_per_tick_ == 0 && span >= kFirstRateUs)) {
     us_per_tick_ = span / static_cast<double>(anchor_.ticks - base_.ticks);
+    stretch_ = static_cast<std::uint64_t>(kStretchUs / us_per_tick_);
     if (span >= kNextRateUs) base_ = anchor_;
   }
   return anchor_.us;
 }
 
-double TickClock::now_us() const {
-  if (us_per_tick_ == 0) return clock_();
-  const double since = static_cast<double>(ticks_in_order() - anchor_.ticks) * us_per_tick_;
-  return since < kStretchUs ? anchor_.us + since : clock_();
+std::uint64_t TickClock::mark_of_clock() const {
+  return kOfClock | static_cast<std::uint64_t>(clock_() * 1e3);
+}
+
+double TickClock::us_of(std::uint64_t mark) const {
+  if ((mark & kOfClock) != 0) return static_cast<double>(mark & ~kOfClock) / 1e3;
+  return anchor_.us + static_cast<double>(mark - anchor_.ticks) * us_per_tick_;
 }
 
 double TickClock::wait_until(double us) const {

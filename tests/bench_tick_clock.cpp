@@ -50,6 +50,29 @@ TEST_P(TickClocks, TakeTheirRateFromTheClock) {
   }
 }
 
+// A mark means what the clock showed when it was taken, however much later it is asked, also where
+// it was taken so long after the anchor that ticks are not trusted.
+TEST_P(TickClocks, MarksKeepTheirMeaning) {
+  TickClock tested(monotonic_us, GetParam());
+  for (int i = 0; i < 5; ++i) {
+    tested.anchor();
+    std::this_thread::sleep_for(10ms);
+  }
+  for (const auto pause : {1ms, 150ms}) {
+    std::this_thread::sleep_for(pause);
+    double least = 1e9;
+    for (int i = 0; i < 50; ++i) {
+      const double before = monotonic_us();
+      const std::uint64_t mark = tested.mark();
+      const double after = monotonic_us();
+      if (i % 10 == 0) std::this_thread::sleep_for(1ms);
+      const double seen = tested.us_of(mark);
+      least = std::min(least, std::max({0.0, before - seen, seen - after}));
+    }
+    EXPECT_LT(least, 1) << pause.count() << " ms after";
+  }
+}
+
 // No wait ends early by the clock that it stands for, and some end soon.
 TEST_P(TickClocks, WaitUntilTheInstant) {
   TickClock tested(monotonic_us, GetParam());
