@@ -3,8 +3,11 @@
 #ifdef WEFT_HAS_VERBS
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "patterns/error.hpp"
 #include "transports/roce.hpp"
+#include "transports/verbs_control.hpp"
 #include "transports/verbs_device.hpp"
 #include "transports/verbs_errors.hpp"
 
@@ -63,6 +66,20 @@ TEST(VerbsPort, ErrorsListWhatThereIs) {
   EXPECT_EQ(error_of([] { choose_port({}, "", 0, 0); }), "there is no RDMA device");
   const std::string all = error_of([] { choose_port({kPorts[1]}, "", 0, 0); });
   EXPECT_TRUE(contains(all, "mlx5_1:1 (DOWN)")) << all;
+}
+
+// Every length about the ones that are copied by words; nothing beside it changes.
+TEST(VerbsControl, CopiesMessagesOfEachLength) {
+  std::array<std::byte, 64> from{};
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i + 1);
+  for (std::size_t n = 0; n <= 40; ++n) {
+    std::array<std::byte, 64> to{};
+    copy_message(to.data() + 3, from.data() + 5, n);
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      const bool copied = i >= 3 && i < 3 + n;
+      EXPECT_EQ(to[i], copied ? from[i + 2] : std::byte{0}) << n << " bytes, at " << i;
+    }
+  }
 }
 
 using Type = GidFacts::Type;

@@ -23,6 +23,23 @@ std::uint64_t whole(Arrivals& arrivals) {
   return arrivals.count();
 }
 
+// What a prepared message carries, and what is added when it is sent: 12 bits of its number.
+TEST(VerbsChannels, SlotAndMessageAreTheirOwnBits) {
+  const std::uint32_t all = Immediate{5, 1, 0, 77, 0x123}.pack();
+  const std::uint32_t prepared = Immediate{5, 1, 0, 0, 0}.pack();
+  EXPECT_EQ(prepared | Immediate::slot_and_message(77, 0xABC123), all);
+  EXPECT_EQ(all & ~Immediate::kSlotMask, (Immediate{5, 1, 0, 0, 0x123}.pack()));
+}
+
+// A message that went straight to its place counts like those that were taken note of.
+TEST(VerbsChannels, OneThatWasNotTakenCountsToo) {
+  Arrivals arrivals(8);
+  EXPECT_TRUE(arrivals.take({0, 0, 1, 0, 1}));
+  EXPECT_EQ(whole(arrivals), 0u);
+  arrivals.pass_untaken();
+  EXPECT_EQ(whole(arrivals), 2u);
+}
+
 // Queue pairs overtake each other: what came first is not what was sent first.
 TEST(VerbsChannels, AMessageCountsWhenThoseBeforeItAreThere) {
   Arrivals arrivals(8);

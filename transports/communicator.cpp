@@ -165,13 +165,13 @@ Communicator::Communicator(std::vector<Rank> ranks, int rank, Dimension dim)
 OperationId Communicator::prepare(const Operation& operation) {
   OperationCheck(operation, rank_, size()).run();
   const auto id = static_cast<OperationId>(operations_.size());
-  operations_.push_back(operation);
-  do_prepare(id, operations_.back());
+  operations_.push_back(std::make_unique<const Operation>(operation));
+  do_prepare(id, *operations_.back());
   return id;
 }
 
-void Communicator::run(OperationId id, Stream& stream) {
-  if (id < 0 || id >= static_cast<OperationId>(operations_.size())) {
+[[gnu::hot]] void Communicator::run(OperationId id, Stream& stream) {
+  if (static_cast<std::size_t>(id) >= operations_.size()) {  // or negative
     fail_usage(
         fmt::format("operation {} was never prepared; this group has {}", id, operations_.size()));
   }

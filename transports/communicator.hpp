@@ -16,7 +16,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -100,7 +99,7 @@ class Communicator {
  protected:
   Communicator(std::vector<Rank> ranks, int rank, Dimension dim);
   const Operation& operation(OperationId id) const {
-    return operations_[static_cast<std::size_t>(id)];
+    return *operations_[static_cast<std::size_t>(id)];
   }
   std::size_t prepared() const { return operations_.size(); }
 
@@ -112,7 +111,8 @@ class Communicator {
   std::vector<Rank> ranks_;
   int rank_;
   Dimension dim_;
-  std::deque<Operation> operations_;  // which stay where they are: plans point at them
+  // They stay where they are: plans point at them.
+  std::vector<std::unique_ptr<const Operation>> operations_;
   std::atomic<const char*> in_progress_{nullptr};
 };
 

@@ -19,6 +19,15 @@ struct QueuePairTraffic {
   Bytes posted = 0;           // all bytes: payload, envelopes, credits
   std::int64_t packets = 0;   // of these work requests, without acknowledgements and repetitions
   Bytes frame_bytes = 0;      // of these packets on an Ethernet cable; 0: another link
+
+  QueuePairTraffic& operator+=(const QueuePairTraffic& more) {
+    messages += more.messages;
+    payload += more.payload;
+    posted += more.posted;
+    packets += more.packets;
+    frame_bytes += more.frame_bytes;
+    return *this;
+  }
 };
 
 /// What one rank sends on one queue pair.

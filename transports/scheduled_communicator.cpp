@@ -176,6 +176,27 @@ bool ScheduledCommunicator::needs_credits(const Matched& matched) const {
   return elements * size_of(matched.front()->dtype) > world_.transport.uncredited_bytes();
 }
 
+void ScheduledCommunicator::prepare_sends(OperationPlan& plan) const {
+  using Kind = PlanStep::Kind;
+  const auto sends = [](const PlanStep& step) {
+    return step.kind == Kind::put || step.kind == Kind::send;
+  };
+  plan.flush = plan.run_time;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    PlanStep& step = plan.steps[i];
+    if (sends(step)) {
+      const bool last = i + 1 == plan.steps.size() || !sends(plan.steps[i + 1]);
+      plan.sends.push_back(world_.transport.send_init(
+          channel(step.peer, kDataChannel), step.a, step.b, step.n, step.kind == Kind::put, last));
+      step.message = plan.sends.back().get();
+      plan.flush |= step.message->needs_flush();
+    } else {
+      const bool local = step.kind == Kind::copy || step.kind == Kind::reduce;
+      plan.flush |= !local && step.kind != Kind::await;
+    }
+  }
+}
+
 OperationPlan ScheduledCommunicator::plan_points(const Operation& operation,
                                                  const GroupMatch& match, PointsSeen& seen) const {
   if (world_.native && world_.transport.offers_native(OperationKind::point_to_point)) {
@@ -219,6 +240,7 @@ void ScheduledCommunicator::bind(const GroupMatch& match, const std::vector<Rank
         is_point(op) ? plan_points(operation(op), match, seen)
                      : plan_collective(operation(op), match.collective(collective++), ranks);
     plan.what = what(operation(op));
+    prepare_sends(plan);
     plans_.push_back(std::move(plan));
   }
 }

@@ -57,6 +57,8 @@ class ScheduledCommunicator final : public Communicator {
   OperationPlan plan_collective(const Operation& operation, const Matched& matched,
                                 const std::vector<RankRecord>& ranks) const;
   bool needs_credits(const Matched& matched) const;
+  /// Has the wire prepare the plan's messages, and finds out whether it must be flushed.
+  void prepare_sends(OperationPlan& plan) const;
   NativeInput native_input(const Operation& operation, const Matched& matched) const;
   /// Of each pair: how many messages have been planned, and what leave they have.
   struct PointsSeen {
@@ -78,7 +80,10 @@ class ScheduledCommunicator final : public Communicator {
   /// An empty message: a credit, or an offer on the data channel.
   void tell(int peer, std::uint16_t channel);
   void take_credit(int peer, const char* what);
-  void send(int peer, Bytes from, Bytes to, Bytes n, bool credited);
+  /// One of a plan's messages; or one of which only run-time counts tell.
+  void start_recorded(const PlanStep& step);
+  void send(int peer, Bytes from, Bytes to, Bytes n);
+  void record_parts(int peer, std::span<const PostedPart> parts, double posted_us);
   void fetch(int peer, Bytes from, Bytes to, Bytes n);
   void await(int peer, std::uint64_t messages, const char* what);
   void record_message(int from, int to, const PostedPart& part, MessageKind kind, double posted_us);
@@ -92,7 +97,7 @@ class ScheduledCommunicator final : public Communicator {
   std::vector<Network> networks_;                  // by group index, as are the next two
   std::vector<std::uint64_t> messages_, credits_;  // seen so far of each peer
   std::vector<OperationPlan> plans_;               // by operation id; committed ones only
-  std::size_t step_ = 0;                           // of the plan in progress
+  const PlanStep* step_ = nullptr;                 // of the plan in progress
   Bytes control_ = -1;                             // own control area; -1: none yet
   std::vector<Bytes> peer_control_;
   ExchangeCounts counts_;

@@ -36,15 +36,18 @@ struct PlanStep {
   int round = 0;  // of the schedule: for messages
   Bytes a = 0, b = 0, n = 0;
   std::byte* to = nullptr;
+  PersistentSend* message = nullptr;  // put, send: as the wire prepared it
 };
 
 struct OperationPlan {
   std::vector<PlanStep> steps;
   std::vector<const std::byte*> sources;
+  std::vector<std::unique_ptr<PersistentSend>> sends;  // of the steps
   DType dtype = DType::f32;
   std::string what;  // "all_gather 'gather Y' of the tp group {0,1}"
   int rounds = 0;
   bool run_time = false;                    // the steps follow from run-time counts
+  bool flush = true;                        // at its end
   std::unique_ptr<NativeOperation> native;  // the wire's own form, in place of steps
 };
 

@@ -56,12 +56,20 @@ void ScheduledCommunicator::take_credit(int peer, const char* what) {
   world_.transport.wait(channel(peer, kCreditChannel), ++credits_[at(peer)], what);
 }
 
-void ScheduledCommunicator::send(int peer, Bytes from, Bytes to, Bytes n, bool credited) {
+void ScheduledCommunicator::start_recorded(const PlanStep& step) {
+  const double posted = message_time_us();
+  record_parts(step.peer, step.message->start(), posted);
+}
+
+void ScheduledCommunicator::send(int peer, Bytes from, Bytes to, Bytes n) {
   const double posted = post_time_us();
-  const auto pieces = world_.transport.send(channel(peer, kDataChannel), from, to, n, credited);
-  if (!world_.recorder.enabled()) return;
-  for (const PostedPart& piece : pieces)
-    record_message(rank(), peer, piece, MessageKind::payload, posted);
+  record_parts(peer, world_.transport.send(channel(peer, kDataChannel), from, to, n, true), posted);
+}
+
+void ScheduledCommunicator::record_parts(int peer, std::span<const PostedPart> parts,
+                                         double posted_us) {
+  for (const PostedPart& part : parts)
+    record_message(rank(), peer, part, MessageKind::payload, posted_us);
 }
 
 void ScheduledCommunicator::fetch(int peer, Bytes from, Bytes to, Bytes n) {
@@ -76,7 +84,16 @@ void ScheduledCommunicator::await(int peer, std::uint64_t messages, const char* 
   world_.transport.wait(channel(peer, kDataChannel), messages_[at(peer)], what);
 }
 
+// The two that most steps are come first: a switch takes a jump through a table.
 void ScheduledCommunicator::execute(const OperationPlan& plan, const PlanStep& step) {
+  if (step.message != nullptr) {
+    if (world_.recorder.enabled()) [[unlikely]]
+      return start_recorded(step);
+    step.message->start();
+    return;
+  }
+  if (step.kind == PlanStep::Kind::await)
+    return await(step.peer, static_cast<std::uint64_t>(step.n), plan.what.c_str());
   switch (step.kind) {
     case PlanStep::Kind::give_credit:
       return tell(step.peer, kCreditChannel);
@@ -84,9 +101,8 @@ void ScheduledCommunicator::execute(const OperationPlan& plan, const PlanStep& s
       return take_credit(step.peer, plan.what.c_str());
     case PlanStep::Kind::put:
     case PlanStep::Kind::send:
-      return send(step.peer, step.a, step.b, step.n, step.kind == PlanStep::Kind::put);
     case PlanStep::Kind::await:
-      return await(step.peer, static_cast<std::uint64_t>(step.n), plan.what.c_str());
+      return;
     case PlanStep::Kind::offer:
       return tell(step.peer, kDataChannel);
     case PlanStep::Kind::fetch:
@@ -104,7 +120,11 @@ void ScheduledCommunicator::execute(const OperationPlan& plan, const PlanStep& s
 }
 
 void ScheduledCommunicator::execute(const OperationPlan& plan) {
-  for (step_ = 0; step_ < plan.steps.size(); ++step_) execute(plan, plan.steps[step_]);
+  for (const PlanStep& step : plan.steps) {
+    step_ = &step;
+    execute(plan, step);
+  }
+  step_ = nullptr;
 }
 
 /// Tells `peer` where its rows shall go, together with the credit.
@@ -137,7 +157,7 @@ void ScheduledCommunicator::send_run_time(int peer, const Operation& operation, 
                      what, world_.rank, bytes / row, key_.ranks[at(peer)], theirs.bytes / row));
   }
   send(peer, world_.arena.offset_of(operation.in.data) + counts_.send_at[at(peer)] * element,
-       theirs.place, bytes, true);
+       theirs.place, bytes);
 }
 
 /// The direct form, whatever the session's algorithm: counts that only the two ends know leave
@@ -158,13 +178,13 @@ void ScheduledCommunicator::execute_run_time(const Operation& operation, const c
 }
 
 void ScheduledCommunicator::fail_in(const OperationPlan& plan, const Error& error) const {
-  if (error.code() != ExitCode::timed_out || step_ >= plan.steps.size()) throw error;
+  if (error.code() != ExitCode::timed_out || step_ == nullptr) throw error;
   fail(error.code(),
-       fmt::format("{} (round {} of {}, step {} of {})", error.what(), plan.steps[step_].round + 1,
-                   plan.rounds, step_ + 1, plan.steps.size()));
+       fmt::format("{} (round {} of {}, step {} of {})", error.what(), step_->round + 1,
+                   plan.rounds, step_ - plan.steps.data() + 1, plan.steps.size()));
 }
 
-void ScheduledCommunicator::do_run(OperationId id, Stream&) {
+[[gnu::hot]] void ScheduledCommunicator::do_run(OperationId id, Stream&) {
   if (static_cast<std::size_t>(id) >= plans_.size()) {
     fail_usage(fmt::format("{} '{}' runs before commit()", to_string(operation(id).kind),
                            operation(id).label));
@@ -173,7 +193,7 @@ void ScheduledCommunicator::do_run(OperationId id, Stream&) {
   try {
     if (plan.native) return plan.native->run();
     plan.run_time ? execute_run_time(operation(id), plan.what.c_str()) : execute(plan);
-    world_.transport.flush();
+    if (plan.flush) world_.transport.flush();
   } catch (const Error& error) {
     fail_in(plan, error);
   }
@@ -185,6 +205,7 @@ void ScheduledCommunicator::do_touch(OperationId id) const {
   if (plan.native) return plan.native->touch();
   touch_all(plan.steps);
   touch_all(plan.sources);
+  for (const auto& send : plan.sends) send->touch();
 }
 
 }  // namespace weft

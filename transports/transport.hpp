@@ -31,6 +31,19 @@ struct PostedPart {
   Bytes bytes = 0;
 };
 
+/// A message that is sent again and again, always from and to the same places: whatever a wire can
+/// look up is looked up beforehand.
+class PersistentSend {
+ public:
+  virtual ~PersistentSend() = default;
+  /// As Transport::send().
+  virtual std::span<const PostedPart> start() = 0;
+  /// False: once it and those that follow it have been started, flush() has nothing to do for them.
+  virtual bool needs_flush() const { return true; }
+  /// As Communicator::touch().
+  virtual void touch() const = 0;
+};
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -40,10 +53,16 @@ class Transport {
   /// Adds one to the peer's counter of this channel (comm, id, this rank).
   virtual void signal(Channel channel) = 0;
   /// put() and signal(), as one message where the wire can. Without a credit (at most
-  /// uncredited_bytes()) the message waits at the peer until it is waited for there. Returns what
-  /// was posted, valid until the next call; nothing for no bytes.
+  /// uncredited_bytes()) the message waits at the peer until it is waited for there, and its source
+  /// may be overwritten at once. Returns what was posted, valid until the next call; nothing for no
+  /// bytes.
   virtual std::span<const PostedPart> send(Channel channel, Bytes source, Bytes destination,
                                            Bytes n, bool credited);
+  /// Makes such a message, before the commit() that it belongs to. `last`: nothing is sent right
+  /// after it, so all that was sent is posted with it.
+  virtual std::unique_ptr<PersistentSend> send_init(Channel channel, Bytes source,
+                                                    Bytes destination, Bytes n, bool credited,
+                                                    bool last);
   /// Returns when this rank's counter of (comm, id, peer) has reached `at_least` (counts never go
   /// back). Throws Error(timed_out) naming peer, host and `what`.
   virtual void wait(Channel channel, std::uint64_t at_least, const char* what) = 0;

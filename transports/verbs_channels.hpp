@@ -21,11 +21,15 @@ struct Immediate {
   std::uint32_t message = 0;  // count of the channel, low bits
 
   static constexpr CommId kComms = 64;
-  static constexpr std::uint32_t kMessageMask = 0xFFF;
+  static constexpr std::uint32_t kMessageMask = 0xFFF, kSlotMask = 0xFF000;
   std::uint32_t pack() const {
     return static_cast<std::uint32_t>(comm) << 26 | static_cast<std::uint32_t>(channel) << 25 |
-           static_cast<std::uint32_t>(parts) << 20 | static_cast<std::uint32_t>(slot) << 12 |
-           (message & kMessageMask);
+           static_cast<std::uint32_t>(parts) << 20 | slot_and_message(slot, message);
+  }
+  /// The bits of these two alone.
+  static std::uint32_t slot_and_message(int slot, std::uint64_t message) {
+    return static_cast<std::uint32_t>(slot) << 12 |
+           (static_cast<std::uint32_t>(message) & kMessageMask);
   }
   static Immediate unpack(std::uint32_t bits) {
     return {static_cast<CommId>(bits >> 26), static_cast<std::uint16_t>(bits >> 25 & 1),
@@ -44,6 +48,8 @@ class Arrivals {
   bool take(const Immediate& part);
   /// Messages that count: those up to the first that is not whole.
   std::uint64_t count() const { return count_; }
+  /// The next message counts, without having been taken.
+  void pass_untaken() { ++count_; }
   /// The next message is whole; its slot, or -1 if its bytes are where they belong.
   bool next_is_whole() const {
     const Entry& next = entry(count_);

@@ -47,12 +47,15 @@ class VerbsPeers {
 
   VerbsQueue& queue(Rank peer, int index) { return *queues_[index_of(peer, index)]; }
   VerbsQueue& queue(std::uint32_t index) { return *queues_[index]; }
+  /// Those to a peer, which stay where they are; null before it is connected.
+  const std::unique_ptr<VerbsQueue>* queues(Rank peer) const { return &queues_[index_of(peer, 0)]; }
   std::uint32_t number_of(Rank peer, int index) const {
     return static_cast<std::uint32_t>(index_of(peer, index));
   }
   /// Peer and index of a queue by its place among all.
   Rank peer_of(std::uint32_t queue) const {
-    return static_cast<Rank>(queue) / options_.queue_pairs;
+    const auto rank = static_cast<Rank>(queue);
+    return options_.queue_pairs == 1 ? rank : rank / options_.queue_pairs;
   }
   int ordinal_of(std::uint32_t queue) const {
     return static_cast<int>(queue) % options_.queue_pairs;

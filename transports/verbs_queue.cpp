@@ -41,7 +41,6 @@ ibv_mtu mtu_of(Bytes bytes) {
 VerbsQueue::VerbsQueue(const VerbsDevice& device, ibv_cq* completions, const QueueDepths& depths,
                        std::uint32_t index)
     : depths_(depths), index_(index), credits_(depths.receive) {
-  for (std::size_t i = 0; i < list_.size(); ++i) list_[i].sg_list = &places_[i];
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = completions;
   wanted.cap.max_send_wr = static_cast<std::uint32_t>(depths.send);
@@ -122,66 +121,74 @@ void VerbsQueue::to_ready_to_send(const VerbsDevice& device, const VerbsOptions&
               device.where() + " (to RTS)");
 }
 
-bool VerbsQueue::queue(const Work& work) {
-  const auto at = static_cast<std::size_t>(length_);
-  ibv_send_wr& request = list_[at];
-  ibv_sge& place = places_[at];
-  place.addr = reinterpret_cast<std::uint64_t>(work.here);
-  place.length = static_cast<std::uint32_t>(work.bytes);
-  place.lkey = work.key;
-  const bool inlined = !work.reads && work.bytes <= depths_.inlined;
-  // Unsignalled requests have an id as well: an error flushes them too, and then it tells whose
-  // they were.
-  request.wr_id = WorkId{true, index_, completed_}.pack();
+void VerbsQueue::fill(ibv_send_wr& request, ibv_sge& place, const Work& work) const {
+  place = {reinterpret_cast<std::uint64_t>(work.here), static_cast<std::uint32_t>(work.bytes),
+           work.key};
   request.next = nullptr;
+  request.sg_list = &place;
   request.num_sge = work.bytes > 0 ? 1 : 0;
   request.opcode = work.reads       ? IBV_WR_RDMA_READ
                    : work.immediate ? IBV_WR_RDMA_WRITE_WITH_IMM
                                     : IBV_WR_RDMA_WRITE;
-  request.send_flags = inlined ? IBV_SEND_INLINE : 0;
+  request.send_flags = goes_inline(work) ? IBV_SEND_INLINE : 0;
   request.imm_data = htobe32(work.immediate.value_or(0));
   request.wr.rdma.remote_addr = work.there;
   request.wr.rdma.rkey = work.remote_key;
-  if (length_ > 0) list_[at - 1].next = &request;
+}
+
+bool VerbsQueue::queue(const Work& work) {
+  const auto at = static_cast<std::size_t>(length_);
+  fill(list_[at], places_[at], work);
+  // Unsignalled requests have an id as well: an error flushes them too, and then it tells whose
+  // they were.
+  list_[at].wr_id = unsignalled_id();
+  if (length_ > 0) list_[at - 1].next = &list_[at];
   ++length_;
   ++queued_;
   if (work.immediate) --credits_;
-  count(work);
-  if (inlined || work.source_is_stable) return false;
+  count(work, sent_, read_);
+  if (goes_inline(work) || work.source_is_stable) return false;
   last_borrowed_ = queued_;
   list_borrows_ = true;
   return true;
 }
 
+PreparedWrite VerbsQueue::prepare(const Work& work) const {
+  PreparedWrite result;
+  fill(result.request, result.place, work);
+  QueuePairTraffic nothing;
+  count(work, result.traffic, nothing);
+  return result;
+}
+
 // A READ asks with one packet; the answer is as many as a WRITE of the bytes would take.
-void VerbsQueue::count(const Work& work) {
-  ++sent_.messages;
+void VerbsQueue::count(const Work& work, QueuePairTraffic& sent, QueuePairTraffic& read) const {
+  ++sent.messages;
   const Bytes packets = work.bytes <= path_mtu_ ? 1 : (work.bytes + path_mtu_ - 1) / path_mtu_;
   const Bytes headers = packets * frame_overhead_ + (work.bytes + 3) / 4 * 4;
-  QueuePairTraffic& carries = work.reads ? read_ : sent_;
+  QueuePairTraffic& carries = work.reads ? read : sent;
   carries.payload += work.payload;
   carries.posted += work.bytes;
   carries.packets += packets;
   if (work.reads) {
-    ++read_.messages;
-    ++sent_.packets;
+    ++read.messages;
+    ++sent.packets;
   }
   if (frame_overhead_ == 0) return;
   if (work.reads) {
-    sent_.frame_bytes += frame_overhead_ + kRemoteAddress;
-    read_.frame_bytes += headers + std::min<Bytes>(packets, 2) * kAnswer;
+    sent.frame_bytes += frame_overhead_ + kRemoteAddress;
+    read.frame_bytes += headers + std::min<Bytes>(packets, 2) * kAnswer;
   } else {
-    sent_.frame_bytes += headers + kRemoteAddress + (work.immediate ? kImmediate : 0);
+    sent.frame_bytes += headers + kRemoteAddress + (work.immediate ? kImmediate : 0);
   }
 }
 
 int VerbsQueue::post() {
   if (length_ == 0) return 0;
-  unsignalled_ += static_cast<std::uint32_t>(length_);
-  if (list_borrows_ || unsignalled_ >= static_cast<std::uint32_t>(depths_.send) / 4) {
+  if (due_completion(length_) || list_borrows_) {
     ibv_send_wr& last = list_[static_cast<std::size_t>(length_) - 1];
     last.send_flags |= IBV_SEND_SIGNALED;
-    last.wr_id = WorkId{true, index_, queued_}.pack();
+    last.wr_id = signalled_id();
     unsignalled_ = 0;
   }
   length_ = 0;
@@ -189,8 +196,6 @@ int VerbsQueue::post() {
   ibv_send_wr* refused = nullptr;
   return ibv_post_send(queue_pair_.get(), list_.data(), &refused);
 }
-
-bool VerbsQueue::consume() { return ++consumed_ >= depths_.receive / 2; }
 
 std::int64_t VerbsQueue::refill() {
   if (const int error = post_receives(consumed_); error != 0) return -error;

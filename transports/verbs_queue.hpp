@@ -61,6 +61,14 @@ struct Work {
   bool source_is_stable = false;             // nobody will ask when it has been carried out
 };
 
+/// A WRITE that is posted again and again, by any queue to one peer: filled in but for the places
+/// and the immediate, with what it adds to the queue's traffic.
+struct PreparedWrite {
+  ibv_send_wr request{};
+  ibv_sge place{};
+  QueuePairTraffic traffic{};
+};
+
 class VerbsQueue {
  public:
   // The work requests point at each other: it stays where it is.
@@ -78,6 +86,8 @@ class VerbsQueue {
 
   /// Work requests that may still be queued.
   int room() const { return depths_.send - static_cast<int>(queued_ - completed_); }
+  /// Its place among all queues of the session.
+  std::uint32_t index() const { return index_; }
   /// Immediates that the peer has room for.
   int credits() const { return credits_; }
   void add_credits(int count) { credits_ += count; }
@@ -88,12 +98,16 @@ class VerbsQueue {
   /// Posts what is queued. 0, or an errno.
   int post();
   bool anything_queued() const { return length_ > 0; }
+  /// Of a WRITE from stable memory.
+  PreparedWrite prepare(const Work& work) const;
+  /// Posts it by itself; as queue() and post(), with nothing queued.
+  int post(PreparedWrite& write);
   void completed(std::uint32_t count) { completed_ = count; }
   /// All sources of what was posted may be overwritten, and what was read is here.
   bool is_idle() const { return static_cast<std::int32_t>(completed_ - last_borrowed_) >= 0; }
 
   /// A receive was used up. True when so many are that they should be given back now.
-  bool consume();
+  bool consume() { return ++consumed_ >= depths_.receive / 2; }
   /// Posts the used receives again; returns how many were given back since the connection began.
   /// Negative: minus errno.
   std::int64_t refill();
@@ -107,7 +121,13 @@ class VerbsQueue {
  private:
   static constexpr int kList = 16;
   int post_receives(int count);
-  void count(const Work& work);
+  void fill(ibv_send_wr& request, ibv_sge& place, const Work& work) const;
+  bool goes_inline(const Work& work) const { return !work.reads && work.bytes <= depths_.inlined; }
+  /// Adds to the traffic of the end that carries the data, and of the end that asks.
+  void count(const Work& work, QueuePairTraffic& sent, QueuePairTraffic& read) const;
+  bool due_completion(int requests);
+  std::uint64_t unsignalled_id() const { return WorkId{true, index_, completed_}.pack(); }
+  std::uint64_t signalled_id() const { return WorkId{true, index_, queued_}.pack(); }
   void to_ready_to_receive(const VerbsDevice& device, const VerbsOptions& options,
                            const VerbsPath& path);
   void to_ready_to_send(const VerbsDevice& device, const VerbsOptions& options);
@@ -130,6 +150,32 @@ class VerbsQueue {
   QueuePairTraffic sent_, read_;
   Bytes frame_overhead_ = 0;  // of each packet; 0: no Ethernet
 };
+
+// Here, since a message of a few bytes takes no longer than the instructions that post it.
+inline int VerbsQueue::post(PreparedWrite& write) {
+  ibv_send_wr& request = write.request;
+  ++queued_;
+  if (request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) --credits_;
+  sent_ += write.traffic;
+  ibv_send_wr* refused = nullptr;
+  if (due_completion(1)) [[unlikely]] {
+    request.wr_id = signalled_id();
+    request.send_flags |= IBV_SEND_SIGNALED;
+    const int error = ibv_post_send(queue_pair_.get(), &request, &refused);
+    request.send_flags &= ~static_cast<unsigned>(IBV_SEND_SIGNALED);
+    return error;
+  }
+  request.wr_id = unsignalled_id();
+  return ibv_post_send(queue_pair_.get(), &request, &refused);
+}
+
+/// Completions are asked for now and then: one answers for all requests before it.
+inline bool VerbsQueue::due_completion(int requests) {
+  unsignalled_ += static_cast<std::uint32_t>(requests);
+  if (unsignalled_ < static_cast<std::uint32_t>(depths_.send) / 4) return false;
+  unsignalled_ = 0;
+  return true;
+}
 
 /// "128" of IBV_MTU_... and back; 0 for what is none.
 Bytes bytes_of(ibv_mtu mtu);

@@ -5,14 +5,10 @@
 #include <cstring>
 
 #include "patterns/error.hpp"
+#include "transports/touch.hpp"
 #include "transports/verbs_wire.hpp"
 
 namespace weft {
-namespace {
-
-constexpr int kReserve = 4;  // of a send queue's room, for credits
-
-}  // namespace
 
 Work VerbsWire::on_arena(Rank peer, Bytes here, Bytes there, Bytes n) const {
   const VerbsPeer& theirs = peers_.peer(peer);
@@ -29,7 +25,7 @@ void VerbsWire::put(Channel channel, Bytes source, Bytes destination, Bytes n) {
   // On the queue of the signal that follows: reliable connections keep their own order only.
   const int index = queue_of(sent_[place(channel, channel.peer)]);
   VerbsQueue& queue = ready(channel.peer, index, false);
-  push(channel.peer, index, queue, on_arena(channel.peer, source, destination, n));
+  push(queue, on_arena(channel.peer, source, destination, n));
 }
 
 void VerbsWire::signal(Channel channel) {
@@ -44,7 +40,7 @@ void VerbsWire::signal(Channel channel) {
   write.immediate =
       Immediate{channel.comm, channel.id, 1, 0, static_cast<std::uint32_t>(sent)}.pack();
   ++sent;
-  push(channel.peer, index, queue, write);
+  push(queue, write);
 }
 
 std::span<const PostedPart> VerbsWire::send(Channel channel, Bytes source, Bytes destination,
@@ -98,7 +94,7 @@ std::span<const PostedPart> VerbsWire::send_parts(Channel channel, Bytes source,
     work.payload = bytes;
     work.immediate =
         Immediate{channel.comm, channel.id, parts, 0, static_cast<std::uint32_t>(message)}.pack();
-    push(channel.peer, index, queue, work);
+    push(queue, work);
   });
 }
 
@@ -110,101 +106,164 @@ std::span<const PostedPart> VerbsWire::fetch(Channel channel, Bytes source, Byte
     Work work = on_arena(channel.peer, destination + at, source + at, bytes);
     work.reads = true;
     work.payload = bytes;
-    push(channel.peer, index, queue, work);
+    push(queue, work);
   });
 }
 
-/// Into the next slot of the peer, from one of the same form here: whoever called may overwrite the
-/// source at once. Returns the index of the queue.
-int VerbsWire::send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n) {
-  VerbsControl& control = peers_.control();
-  const SlotRing ring = control.ring_for(n);
-  wait_for_slot(channel.peer, ring);
-  std::uint64_t& sent = sent_[place(channel, channel.peer)];
-  const int index = queue_of(sent);
-  const bool immediate = options_.signal == SignalMode::immediate;
-  VerbsQueue& queue = ready(channel.peer, index, immediate);
-  const std::uint32_t use = state(channel.peer).slots_used[ring]++;
-  const std::uint32_t bits = Immediate{channel.comm, channel.id, 0, control.number_of(ring, use),
-                                       static_cast<std::uint32_t>(sent)}
-                                 .pack();
-  ++sent;
-  const Envelope envelope{static_cast<std::uint64_t>(destination), static_cast<std::uint32_t>(n),
-                          bits, 0, use + 1};
-  // What a rank writes to peer p lies where p's block for this rank is: its place among p's peers.
-  std::byte* end = control.at(control.slot_end(channel.peer, ring, use) + control.outgoing());
-  const auto whole = n + static_cast<Bytes>(sizeof envelope);
-  std::memcpy(end - sizeof envelope, &envelope, sizeof envelope);
-  std::memcpy(end - whole, arena_.data() + source, static_cast<std::size_t>(n));
-  const VerbsPeer& theirs = peers_.peer(channel.peer);
-  Work write;
-  write.here = end - whole;
-  write.key = control.local_key();
-  write.there = theirs.control +
-                static_cast<std::uint64_t>(control.slot_end(peers_.rank(), ring, use) - whole);
-  write.remote_key = theirs.control_key;
-  write.bytes = whole;
-  write.payload = n;
-  write.source_is_stable = true;
-  if (immediate) write.immediate = bits;
-  push(channel.peer, index, queue, write);
-  return index;
+VerbsWire::SlotMessage VerbsWire::slot_message(const Channel& channel, Bytes source,
+                                               Bytes destination, Bytes n) {
+  return {channel.peer,
+          control_.ring_for(n),
+          &state(channel.peer),
+          &sent_[place(channel, channel.peer)],
+          arena_.data() + source,
+          {static_cast<std::uint64_t>(destination), static_cast<std::uint32_t>(n),
+           Immediate{channel.comm, channel.id, 0, 0, 0}.pack()}};
 }
 
-VerbsQueue& VerbsWire::ready(Rank peer, int index, bool immediate) {
-  VerbsQueue& queue = peers_.queue(peer, index);
-  const auto is_ready = [&] {
-    return queue.room() > kReserve && (!immediate || queue.credits() > 0);
-  };
-  if (is_ready()) return queue;
+/// Takes the next slot of the peer, and puts the message into one of the same form here: whoever
+/// called may overwrite the source at once.
+[[gnu::always_inline]] inline VerbsWire::TakenSlot VerbsWire::take_slot(
+    const SlotMessage& message) {
+  PeerState& mine = *message.state;
+  if (!slot_is_free(mine, message.ring)) [[unlikely]]
+    wait_for_slot(message.peer, message.ring);
+  const int index = queue_of(*message.sent);
+  VerbsQueue& queue = *mine.queues[index];
+  if (!is_ready(queue, !polls_memory())) [[unlikely]]
+    wait_for_queue(message.peer, queue, !polls_memory());
+  const std::uint32_t use = mine.slots_used[message.ring]++;
+  const auto n = static_cast<Bytes>(message.envelope.bytes);
+  const Bytes end = control_.ring(message.ring).end(use);
+  const Bytes begin = end - n - static_cast<Bytes>(sizeof(Envelope));
+  copy_message(mine.outgoing + begin, message.source, message.envelope.bytes);
+  auto* envelope = reinterpret_cast<Envelope*>(mine.outgoing + end) - 1;
+  envelope->destination = message.envelope.destination;
+  envelope->bytes = message.envelope.bytes;
+  envelope->immediate =
+      message.envelope.immediate |
+      Immediate::slot_and_message(control_.number_of(message.ring, use), (*message.sent)++);
+  envelope->stamp = use + 1;
+  return {queue, index, begin, envelope->immediate};
+}
+
+/// A WRITE of what is in a slot.
+Work VerbsWire::slot_write(const SlotMessage& message, Bytes begin, std::uint32_t immediate) const {
+  const PeerState& mine = *message.state;
+  const auto n = static_cast<Bytes>(message.envelope.bytes);
+  Work write;
+  write.here = mine.outgoing + begin;
+  write.key = control_.local_key();
+  write.there = mine.block + static_cast<std::uint64_t>(begin);
+  write.remote_key = mine.block_key;
+  write.bytes = n + static_cast<Bytes>(sizeof(Envelope));
+  write.payload = n;
+  write.source_is_stable = true;
+  if (!polls_memory()) write.immediate = immediate;
+  return write;
+}
+
+int VerbsWire::send_eagerly(const Channel& channel, Bytes source, Bytes destination, Bytes n) {
+  const SlotMessage message = slot_message(channel, source, destination, n);
+  const TakenSlot slot = take_slot(message);
+  push(slot.queue, slot_write(message, slot.begin, slot.immediate));
+  return slot.index;
+}
+
+class VerbsWire::SlotSend final : public PersistentSend {
+ public:
+  SlotSend(VerbsWire& wire, const SlotMessage& message, bool last)
+      : wire_(wire), message_(message), last_(last) {
+    part_.bytes = message.envelope.bytes;
+  }
+  [[gnu::hot]] std::span<const PostedPart> start() override {
+    const TakenSlot slot = wire_.take_slot(message_);
+    part_.channel = static_cast<std::uint16_t>(slot.index);
+    last_&& wire_.dirty_.empty() ? post(slot) : push(slot);
+    return {&part_, 1};
+  }
+  bool needs_flush() const override { return false; }  // what is sent from a slot stays there
+  void touch() const override { weft::touch(this, sizeof *this); }
+
+ private:
+  [[gnu::noinline]] void push(const TakenSlot& slot) {
+    wire_.push(slot.queue, wire_.slot_write(message_, slot.begin, slot.immediate));
+    if (last_) wire_.post_all();
+  }
+  void post(const TakenSlot& slot) {
+    if (!prepared_) prepare(slot);
+    write_.place.addr = reinterpret_cast<std::uint64_t>(message_.state->outgoing + slot.begin);
+    write_.request.wr.rdma.remote_addr =
+        message_.state->block + static_cast<std::uint64_t>(slot.begin);
+    write_.request.imm_data = htobe32(slot.immediate);
+    if (const int error = slot.queue.post(write_)) wire_.fail_post(error, slot.queue.index());
+  }
+  // Not before: a queue knows when it is connected how much its packets carry.
+  [[gnu::noinline]] void prepare(const TakenSlot& slot) {
+    write_ = slot.queue.prepare(wire_.slot_write(message_, slot.begin, slot.immediate));
+    write_.request.sg_list = &write_.place;
+    prepared_ = true;
+  }
+
+  VerbsWire& wire_;
+  SlotMessage message_;
+  PostedPart part_;
+  bool last_, prepared_ = false;
+  PreparedWrite write_;
+};
+
+std::unique_ptr<PersistentSend> VerbsWire::send_init(Channel channel, Bytes source,
+                                                     Bytes destination, Bytes n, bool credited,
+                                                     bool last) {
+  if (credited || n == 0)
+    return Transport::send_init(channel, source, destination, n, credited, last);
+  return std::make_unique<SlotSend>(*this, slot_message(channel, source, destination, n), last);
+}
+
+void VerbsWire::wait_for_queue(Rank peer, VerbsQueue& queue, bool immediate) {
   await(
       peer,
       [&] {
         read_credits(peer);
-        return is_ready();
+        return is_ready(queue, immediate);
       },
       [&] { return immediate && queue.credits() <= 0 ? "free receives" : "acknowledgements"; });
-  return queue;
 }
 
 void VerbsWire::wait_for_slot(Rank peer, SlotRing ring) {
-  const PeerState& mine = state(peer);
-  const auto is_free = [&] {
-    return mine.slots_used[ring] - mine.slots_back[ring] < peers_.control().slots(ring);
-  };
-  if (is_free()) return;
   await(
       peer,
       [&] {
         read_credits(peer);
-        return is_free();
+        return slot_is_free(state(peer), ring);
       },
       [] { return "a free slot"; });
 }
 
-void VerbsWire::push(Rank peer, int index, VerbsQueue& queue, const Work& work) {
-  const std::uint32_t number = peers_.number_of(peer, index);
-  if (!queue.anything_queued()) dirty_.push_back(number);
-  if (queue.queue(work) && !borrows_[number]) {
-    borrows_[number] = true;
-    borrowers_.push_back(number);
-  }
-  if (queue.list_is_full()) post_all();
+void VerbsWire::note_borrower(std::uint32_t queue) {
+  if (borrows_[queue]) return;
+  borrows_[queue] = true;
+  borrowers_.push_back(queue);
 }
 
-void VerbsWire::post_all() {
-  for (const std::uint32_t number : dirty_) {
-    const int error = peers_.queue(number).post();
-    if (error) {
-      fail(ExitCode::failed, fmt::format("ibv_post_send failed ({}) on {}", std::strerror(error),
-                                         peers_.describe(number)));
-    }
+void VerbsWire::fail_post(int error, std::uint32_t queue) const {
+  fail(ExitCode::failed, fmt::format("ibv_post_send failed ({}) on {}", std::strerror(error),
+                                     peers_.describe(queue)));
+}
+
+void VerbsWire::post_dirty() {
+  for (VerbsQueue* queue : dirty_) {
+    if (const int error = queue->post()) fail_post(error, queue->index());
   }
   dirty_.clear();
 }
 
-void VerbsWire::flush() {
+[[gnu::hot]] void VerbsWire::flush() {
   post_all();
+  if (!borrowers_.empty()) wait_for_borrowers();
+}
+
+void VerbsWire::wait_for_borrowers() {
   for (const std::uint32_t number : borrowers_) {
     const VerbsQueue& queue = peers_.queue(number);
     await(

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int kBatch = 16;  // completions polled at once
 constexpr Bytes kOneShotBytes = Bytes{8} << 10;
-// Messages of one pair in one operation: half of what an immediate can tell apart.
-constexpr std::uint32_t kWindow = 2048;
 
 }  // namespace
 
@@ -25,11 +23,20 @@ VerbsWire::VerbsWire(Bootstrap& bootstrap, Arena& arena, const SessionOptions& o
       options_(options.verbs),
       eager_(options.verbs.eager),
       peers_(bootstrap, options.verbs),
+      control_(peers_.control()),
       states_(static_cast<std::size_t>(peers_.size())),
       sent_(static_cast<std::size_t>(Immediate::kComms) * kChannelsPerComm * states_.size(), 0),
       arrivals_(sent_.size()) {
-  for (PeerState& state : states_) {
-    state.receives_back.resize(static_cast<std::size_t>(options_.queue_pairs), 0);
+  for (Rank peer = 0; peer < peers_.size(); ++peer) {
+    PeerState& mine = state(peer);
+    mine.incoming = control_.incoming(peer);
+    mine.outgoing = control_.outgoing(peer);
+    // Of all blocks at the peer the one for this rank.
+    mine.block =
+        peers_.peer(peer).control + static_cast<std::uint64_t>(control_.block_of(peers_.rank()));
+    mine.block_key = peers_.peer(peer).control_key;
+    mine.queues = peers_.queues(peer);
+    mine.receives_back.resize(static_cast<std::size_t>(options_.queue_pairs), 0);
   }
   const std::size_t queues = states_.size() * static_cast<std::size_t>(options_.queue_pairs);
   dirty_.reserve(queues);
@@ -50,58 +57,108 @@ std::string_view VerbsWire::preferred_algorithm(const ScheduleInput& input, DTyp
   return input.size == 2 || bytes <= kOneShotBytes ? "one-shot" : "direct";
 }
 
-Arrivals& VerbsWire::arrivals(const Channel& channel) {
-  auto& found = arrivals_[place(channel, channel.peer)];
-  if (!found) found = std::make_unique<Arrivals>(kWindow);
-  return *found;
-}
-
 // ---- receiving
 
-void VerbsWire::wait(Channel channel, std::uint64_t at_least, const char* what) {
+// From the first to the last instruction between a message's arrival and the end of the wait for
+// it: in one place, since that is where it spends its time.
+inline void VerbsWire::unload(Rank peer, SlotRing ring, const std::byte* end,
+                              const Envelope& envelope) {
+  copy_message(arena_.data() + envelope.destination, end - sizeof envelope - envelope.bytes,
+               envelope.bytes);
+  free_slot(peer, ring);
+}
+
+inline void VerbsWire::unload(Rank peer, int slot) {
+  const SlotRing ring = VerbsControl::ring_of(slot);
+  const std::byte* end = state(peer).incoming + control_.ring(ring).end(VerbsControl::use_of(slot));
+  unload(peer, ring, end, VerbsControl::envelope(end));
+}
+
+inline void VerbsWire::pass_awaited() {
+  Arrivals& channel = *awaited_.channel;
+  channel.pass_untaken();
+  if (channel.count() == awaited_.until) {
+    awaited_.peer = -1;
+    return;
+  }
+  awaited_.immediate = (awaited_.immediate & ~Immediate::kMessageMask) |
+                       (static_cast<std::uint32_t>(channel.count()) & Immediate::kMessageMask);
+}
+
+[[gnu::always_inline]] inline bool VerbsWire::poll_slot(Rank peer, SlotRing ring) {
+  PeerState& mine = state(peer);
+  std::uint32_t& seen = mine.slots_seen[ring];
+  std::byte* end = mine.incoming + control_.ring(ring).end(seen);
+  if (VerbsControl::stamp(end) != seen + 1) return false;
+  ++seen;
+  const Envelope envelope = VerbsControl::envelope(end);
+  if (envelope.bytes == 0 || !is_awaited(peer, envelope.immediate)) {
+    keep_slot(peer, ring, envelope);
+    return true;
+  }
+  pass_awaited();
+  unload(peer, ring, end, envelope);
+  return true;
+}
+
+[[gnu::always_inline]] inline void VerbsWire::poll_slots(Rank peer) {
+  if (!poll_slot(peer, SlotRing::short_)) poll_slot(peer, SlotRing::long_);
+}
+
+inline void VerbsWire::take(const ibv_wc& completion) {
+  if (completion.status != IBV_WC_SUCCESS) [[unlikely]]
+    fail_completion(completion);
+  const WorkId id = WorkId::unpack(completion.wr_id);
+  VerbsQueue& queue = peers_.queue(id.queue);
+  const Rank peer = peers_.peer_of(id.queue);
+  if (id.send) {
+    queue.completed(id.count);
+  } else {
+    if (queue.consume()) [[unlikely]]
+      refill(id.queue);
+    take_immediate(peer, be32toh(completion.imm_data));
+  }
+  if (state(peer).owes) [[unlikely]]
+    give_back(peer);
+}
+
+inline void VerbsWire::take_immediate(Rank peer, std::uint32_t bits) {
+  const Immediate part = Immediate::unpack(bits);
+  if (!is_awaited(peer, bits)) return keep(peer, part);
+  pass_awaited();
+  unload(peer, part.slot);
+}
+
+[[gnu::hot]] void VerbsWire::wait(Channel channel, std::uint64_t at_least, const char* what) {
   doing_ = what;
   post_all();
   Arrivals& arrived = arrivals(channel);
+  if (arrived.count() < at_least) {
+    const auto next = static_cast<std::uint32_t>(arrived.count());
+    awaited_ = {channel.peer, Immediate{channel.comm, channel.id, 0, 0, next}.pack(), &arrived,
+                at_least};
+  }
   await(
       channel.peer,
       [&] {
         if (polls_memory()) poll_slots(channel.peer);
-        if (arrived.next_is_whole()) deliver(channel, arrived, at_least);
+        if (arrived.next_is_whole()) deliver(channel.peer, arrived, at_least);
         return arrived.count() >= at_least;
       },
       [&] { return channel.id == kCreditChannel ? "the ready credit" : "data"; });
+  awaited_.peer = -1;
 }
 
 /// No message is passed on before somebody waits for it: only then is its place free.
-void VerbsWire::deliver(const Channel& channel, Arrivals& arrivals, std::uint64_t at_least) {
-  VerbsControl& control = peers_.control();
-  PeerState& mine = state(channel.peer);
+void VerbsWire::deliver(Rank peer, Arrivals& arrivals, std::uint64_t at_least) {
   while (arrivals.count() < at_least && arrivals.next_is_whole()) {
-    if (const int slot = arrivals.next_slot(); slot >= 0) {
-      const SlotRing ring = VerbsControl::ring_of(slot);
-      const std::uint32_t use = VerbsControl::use_of(slot);
-      const Envelope envelope = control.envelope(channel.peer, ring, use);
-      if (envelope.bytes > 0) {
-        const std::byte* end = control.at(control.slot_end(channel.peer, ring, use));
-        std::memcpy(arena_.data() + envelope.destination, end - sizeof envelope - envelope.bytes,
-                    envelope.bytes);
-      }
-      ++mine.slots_freed[ring];
-    }
+    const int slot = arrivals.next_slot();
     arrivals.pass();
-  }
-  tell_freed_slots(channel.peer);
-}
-
-void VerbsWire::tell_freed_slots(Rank peer) {
-  const PeerState& mine = state(peer);
-  for (const SlotRing ring : kSlotRings) {
-    const std::uint32_t untold = mine.slots_freed[ring] - mine.slots_told[ring];
-    if (untold >= peers_.control().slots(ring) / 2) return give_back(peer);
+    if (slot >= 0) unload(peer, slot);
   }
 }
 
-void VerbsWire::poll_completions() {
+[[gnu::hot]] void VerbsWire::poll_completions() {
   std::array<ibv_wc, kBatch> done;
   const int count = ibv_poll_cq(peers_.completions(), kBatch, done.data());
   for (int i = 0; i < count; ++i) take(done[static_cast<std::size_t>(i)]);
@@ -113,76 +170,52 @@ void VerbsWire::progress() {
   for (const Rank peer : peers_.connected()) poll_slots(peer);
 }
 
-void VerbsWire::take(const ibv_wc& completion) {
-  if (completion.status != IBV_WC_SUCCESS) fail_completion(completion);
-  const WorkId id = WorkId::unpack(completion.wr_id);
-  VerbsQueue& queue = peers_.queue(id.queue);
-  const Rank peer = peers_.peer_of(id.queue);
-  id.send ? queue.completed(id.count) : take_receive(id.queue, be32toh(completion.imm_data));
-  if (state(peer).owes) give_back(peer);
-}
-
-void VerbsWire::take_receive(std::uint32_t number, std::uint32_t bits) {
-  VerbsQueue& queue = peers_.queue(number);
-  const Rank peer = peers_.peer_of(number);
-  if (queue.consume()) {
-    const std::int64_t given = queue.refill();
-    if (given < 0) {
-      fail(ExitCode::failed,
-           fmt::format("ibv_post_recv failed ({}) on {}", std::strerror(static_cast<int>(-given)),
-                       peers_.describe(number)));
-    }
-    peers_.control().outgoing_credits(peer).receives[peers_.ordinal_of(number)] =
-        static_cast<std::uint32_t>(given);
-    state(peer).owes = true;
+void VerbsWire::refill(std::uint32_t number) {
+  const std::int64_t given = peers_.queue(number).refill();
+  if (given < 0) {
+    fail(ExitCode::failed,
+         fmt::format("ibv_post_recv failed ({}) on {}", std::strerror(static_cast<int>(-given)),
+                     peers_.describe(number)));
   }
-  take_immediate(peer, bits);
+  PeerState& mine = state(peers_.peer_of(number));
+  VerbsControl::credits(mine.outgoing).receives[peers_.ordinal_of(number)] =
+      static_cast<std::uint32_t>(given);
+  mine.owes = true;
 }
 
-void VerbsWire::take_immediate(Rank peer, std::uint32_t bits) {
-  const Immediate part = Immediate::unpack(bits);
-  if (!arrivals({part.comm, part.channel, peer}).take(part)) {
-    fail(
-        ExitCode::failed,
-        fmt::format("rank {} on {} got a message of rank {} on {} that cannot be: immediate {:#x}, "
-                    "{} messages into communicator {}",
-                    peers_.rank(), peers_.host(peers_.rank()), peer, peers_.host(peer), bits,
-                    arrivals({part.comm, part.channel, peer}).count(), part.comm));
+void VerbsWire::keep(Rank peer, const Immediate& part) {
+  Arrivals& to = arrivals({part.comm, part.channel, peer});
+  if (to.take(part)) return;
+  fail(ExitCode::failed,
+       fmt::format("rank {} on {} got a message of rank {} on {} that cannot be: immediate {:#x}, "
+                   "{} messages into communicator {}",
+                   peers_.rank(), peers_.host(peers_.rank()), peer, peers_.host(peer), part.pack(),
+                   to.count(), part.comm));
+}
+
+void VerbsWire::keep_slot(Rank peer, SlotRing ring, const Envelope& envelope) {
+  Immediate part = Immediate::unpack(envelope.immediate);
+  if (envelope.bytes == 0) {
+    // A mere signal: nothing has to wait in the slot. It is free at once, not when somebody waits
+    // for the signal: two ranks that send each other more of them than there are slots, before
+    // either waits, would both wait for a slot.
+    part.parts = 1;
+    free_slot(peer, ring);
   }
-}
-
-void VerbsWire::poll_slots(Rank peer, SlotRing ring) {
-  VerbsControl& control = peers_.control();
-  PeerState& mine = state(peer);
-  std::uint32_t& seen = mine.slots_seen[ring];
-  while (control.stamp(peer, ring, seen) == seen + 1) {
-    const Envelope envelope = control.envelope(peer, ring, seen++);
-    Immediate part = Immediate::unpack(envelope.immediate);
-    if (envelope.bytes == 0) {  // a mere signal: nothing has to wait in the slot
-      part.parts = 1;
-      ++mine.slots_freed[ring];
-    }
-    take_immediate(peer, part.pack());
-  }
-}
-
-void VerbsWire::poll_slots(Rank peer) {
-  for (const SlotRing ring : kSlotRings) poll_slots(peer, ring);
-  // Here too, and not just where somebody waits for a message: two ranks that send each other more
-  // signals than there are slots, before either waits, would both wait for a slot.
-  tell_freed_slots(peer);
+  keep(peer, part);
 }
 
 void VerbsWire::read_credits(Rank peer) {
-  VerbsControl& control = peers_.control();
   PeerState& mine = state(peer);
+  Credits& given = VerbsControl::credits(mine.incoming);
   for (int q = 0; q < options_.queue_pairs; ++q) {
     std::uint32_t& known = mine.receives_back[static_cast<std::size_t>(q)];
-    const std::uint32_t now = control.receives_back(peer, q);
+    const std::uint32_t now = VerbsControl::load(given.receives[q]);
     peers_.queue(peer, q).add_credits(static_cast<int>(now - known));
     known = now;
   }
-  for (const SlotRing ring : kSlotRings) mine.slots_back[ring] = control.slots_back(peer, ring);
+  for (const SlotRing ring : kSlotRings)
+    mine.slots_back[ring] = VerbsControl::load(given.slots[ring]);
 }
 
 /// A WRITE of all counts: the latest holds, so those that are late do no harm.
@@ -190,18 +223,16 @@ void VerbsWire::give_back(Rank peer) {
   VerbsQueue& queue = peers_.queue(peer, 0);
   PeerState& mine = state(peer);
   if (queue.room() < 1) return;  // tried again with the next message
-  VerbsControl& control = peers_.control();
-  control.outgoing_credits(peer).slots = mine.slots_told = mine.slots_freed;
+  VerbsControl::credits(mine.outgoing).slots = mine.slots_told = mine.slots_freed;
   mine.owes = false;
-  const VerbsPeer& theirs = peers_.peer(peer);
   Work write;
-  write.here = reinterpret_cast<const std::byte*>(&control.outgoing_credits(peer));
-  write.key = control.local_key();
-  write.there = theirs.control + static_cast<std::uint64_t>(control.credits_of(peers_.rank()));
-  write.remote_key = theirs.control_key;
+  write.here = mine.outgoing;
+  write.key = control_.local_key();
+  write.there = mine.block;
+  write.remote_key = mine.block_key;
   write.bytes = sizeof(Credits);
   write.source_is_stable = true;
-  push(peer, 0, queue, write);
+  push(queue, write);
   post_all();
 }
 

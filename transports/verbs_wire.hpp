@@ -13,6 +13,8 @@
 
 namespace weft {
 
+/// What happens to each message is written for few instructions, with what seldom happens out of
+/// the way: the latency of a message of some bytes is made of them.
 class VerbsWire final : public Transport {
  public:
   VerbsWire(Bootstrap& bootstrap, Arena& arena, const SessionOptions& options);
@@ -23,6 +25,8 @@ class VerbsWire final : public Transport {
                                    bool credited) override;
   std::span<const PostedPart> fetch(Channel channel, Bytes source, Bytes destination,
                                     Bytes n) override;
+  std::unique_ptr<PersistentSend> send_init(Channel channel, Bytes source, Bytes destination,
+                                            Bytes n, bool credited, bool last) override;
   void wait(Channel channel, std::uint64_t at_least, const char* what) override;
   void flush() override;
   void commit(Bytes used, std::span<const Rank> peers) override;
@@ -33,9 +37,17 @@ class VerbsWire final : public Transport {
 
  private:
   static constexpr int kPollsPerPause = 16;
+  static constexpr int kReserve = 4;  // of a send queue's room, for credits
+  // Messages of one pair in one operation: half of what an immediate can tell apart.
+  static constexpr std::uint32_t kWindow = 2048;
 
   /// What is kept of each peer.
   struct PeerState {
+    // Its block here, that of the same form from which this rank writes, and where to.
+    std::byte *incoming = nullptr, *outgoing = nullptr;
+    std::uint64_t block = 0;
+    std::uint32_t block_key = 0;
+    const std::unique_ptr<VerbsQueue>* queues = nullptr;
     std::vector<std::uint32_t> receives_back;  // by queue: as last read
     PerRing<std::uint32_t> slots_used, slots_back;
     PerRing<std::uint32_t> slots_freed, slots_told;
@@ -55,20 +67,65 @@ class VerbsWire final : public Transport {
                : static_cast<int>(message % static_cast<std::uint64_t>(options_.queue_pairs));
   }
   PeerState& state(Rank peer) { return states_[static_cast<std::size_t>(peer)]; }
-  Arrivals& arrivals(const Channel& channel);
+  Arrivals& arrivals(const Channel& channel) {
+    std::unique_ptr<Arrivals>& found = arrivals_[place(channel, channel.peer)];
+    if (!found) [[unlikely]]
+      found = std::make_unique<Arrivals>(kWindow);
+    return *found;
+  }
 
   // Sending.
-  int send_eagerly(Channel channel, Bytes source, Bytes destination, Bytes n);
+  /// What goes into a slot of the peer.
+  struct SlotMessage {
+    Rank peer = 0;
+    SlotRing ring = SlotRing::short_;
+    PeerState* state = nullptr;
+    std::uint64_t* sent = nullptr;  // messages of its channel
+    const std::byte* source = nullptr;
+    Envelope envelope;  // the immediate without slot and message
+  };
+  class SlotSend;
+  SlotMessage slot_message(const Channel& channel, Bytes source, Bytes destination, Bytes n);
+  struct TakenSlot {
+    VerbsQueue& queue;
+    int index;    // of the queue, among the peer's
+    Bytes begin;  // of what is in it, in a block
+    std::uint32_t immediate;
+  };
+  TakenSlot take_slot(const SlotMessage& message);
+  Work slot_write(const SlotMessage& message, Bytes begin, std::uint32_t immediate) const;
+  int send_eagerly(const Channel& channel, Bytes source, Bytes destination, Bytes n);
   template <class Post>
   std::span<const PostedPart> in_parts(Rank peer, std::uint64_t message, Bytes n, Post post);
   std::span<const PostedPart> send_parts(Channel channel, Bytes source, Bytes destination, Bytes n);
   Work on_arena(Rank peer, Bytes here, Bytes there, Bytes n) const;
   /// Waits until the queue takes one more work request, and for `immediate` until the peer has a
   /// receive for it.
-  VerbsQueue& ready(Rank peer, int queue, bool immediate);
+  VerbsQueue& ready(Rank peer, int queue, bool immediate) {
+    VerbsQueue& found = *state(peer).queues[queue];
+    if (!is_ready(found, immediate)) [[unlikely]]
+      wait_for_queue(peer, found, immediate);
+    return found;
+  }
+  static bool is_ready(const VerbsQueue& queue, bool immediate) {
+    return queue.room() > kReserve && (!immediate || queue.credits() > 0);
+  }
+  void wait_for_queue(Rank peer, VerbsQueue& queue, bool immediate);
+  bool slot_is_free(const PeerState& mine, SlotRing ring) const {
+    return mine.slots_used[ring] - mine.slots_back[ring] < control_.ring(ring).slots;
+  }
   void wait_for_slot(Rank peer, SlotRing ring);
-  void push(Rank peer, int index, VerbsQueue& queue, const Work& work);
-  void post_all();
+  void push(VerbsQueue& queue, const Work& work) {
+    if (!queue.anything_queued()) dirty_.push_back(&queue);
+    if (queue.queue(work)) note_borrower(queue.index());
+    if (queue.list_is_full()) post_all();
+  }
+  void note_borrower(std::uint32_t queue);
+  void post_all() {
+    if (!dirty_.empty()) post_dirty();
+  }
+  void post_dirty();
+  void wait_for_borrowers();
 
   // Receiving.
   bool polls_memory() const { return options_.signal == SignalMode::write; }
@@ -79,15 +136,32 @@ class VerbsWire final : public Transport {
   template <class Reached, class Missing>
   void await(Rank peer, Reached reached, Missing missing);
   void take(const ibv_wc& completion);
-  void take_receive(std::uint32_t number, std::uint32_t bits);
   void take_immediate(Rank peer, std::uint32_t bits);
+  /// Keeps it until somebody waits for it.
+  void keep(Rank peer, const Immediate& part);
+  void keep_slot(Rank peer, SlotRing ring, const Envelope& envelope);
+  /// The next message in each ring of slots.
   void poll_slots(Rank peer);
-  void poll_slots(Rank peer, SlotRing ring);
-  void deliver(const Channel& channel, Arrivals& arrivals, std::uint64_t at_least);
+  bool poll_slot(Rank peer, SlotRing ring);
+  bool is_awaited(Rank peer, std::uint32_t immediate) const {
+    return peer == awaited_.peer && (immediate & ~Immediate::kSlotMask) == awaited_.immediate;
+  }
+  void pass_awaited();
+  void deliver(Rank peer, Arrivals& arrivals, std::uint64_t at_least);
+  void unload(Rank peer, int slot);
+  /// From the slot that ends there to where it belongs.
+  void unload(Rank peer, SlotRing ring, const std::byte* end, const Envelope& envelope);
+  void free_slot(Rank peer, SlotRing ring) {
+    PeerState& mine = state(peer);
+    const std::uint32_t untold = ++mine.slots_freed[ring] - mine.slots_told[ring];
+    if (untold >= control_.ring(ring).slots / 2) [[unlikely]]
+      give_back(peer);
+  }
+  void refill(std::uint32_t number);
   void read_credits(Rank peer);
-  void tell_freed_slots(Rank peer);
   void give_back(Rank peer);
 
+  [[noreturn]] void fail_post(int error, std::uint32_t queue) const;
   [[noreturn]] void fail_completion(const ibv_wc& completion) const;
   [[noreturn]] void fail_missing(Rank peer, const std::string& missing) const;
 
@@ -97,10 +171,19 @@ class VerbsWire final : public Transport {
   VerbsOptions options_;
   Bytes eager_;
   VerbsPeers peers_;
+  VerbsControl& control_;
   std::vector<PeerState> states_;
   std::vector<std::uint64_t> sent_;                  // messages, by place()
   std::vector<std::unique_ptr<Arrivals>> arrivals_;  // made by the first message
-  std::vector<std::uint32_t> dirty_;                 // queues with work requests not yet posted
+  /// The message that this rank is waiting for, if it comes in a slot: it goes straight to where it
+  /// belongs.
+  struct Awaited {
+    Rank peer = -1;               // -1: none
+    std::uint32_t immediate = 0;  // but for the slot
+    Arrivals* channel = nullptr;
+    std::uint64_t until = 0;  // messages of it
+  } awaited_;
+  std::vector<VerbsQueue*> dirty_;  // with work requests not yet posted
   // Queues that may still read from where messages are, in any order, and the same by queue.
   std::vector<std::uint32_t> borrowers_;
   std::vector<bool> borrows_;
