@@ -69,14 +69,14 @@ PairResult PairResult::unpacked(const std::vector<std::byte>& bytes) {
 }
 
 PairTrial::PairTrial(Bootstrap& bootstrap, Session& session, PairBuffers& buffers, PairLink& link,
-                     const StoppingRule& rule, TickClock& clock, std::function<void()> beat)
+                     const StoppingRule& rule, TickClock& clock, Watchdog& watchdog)
     : bootstrap_(bootstrap),
       session_(session),
       buffers_(buffers),
       link_(link),
       rule_(rule),
       clock_(clock),
-      beat_(std::move(beat)) {
+      watchdog_(watchdog) {
   session_.recorder().enable(false);
 }
 
@@ -84,7 +84,7 @@ PairTrial::PairTrial(Bootstrap& bootstrap, Session& session, PairBuffers& buffer
   begins ? link_.begin(test, peer, turn_) : link_.answer(test, peer, turn_);
   if (++turn_ == link_.turns(test)) turn_ = 0;
   ++iterations_;
-  beat_();
+  watchdog_.beat();
 }
 
 bool PairTrial::agree(Rank peer, bool mine) {
@@ -119,8 +119,8 @@ std::string PairTrial::verify(PairTest test, Rank peer, bool begins, PairResult&
 // The first iteration of a block waits for a peer that has just been told of it: not timed. One
 // reading is the end of a sample and the start of the next: whatever this rank does in between, the
 // peer may still be busy with what went before.
-std::vector<double> PairTrial::run_block(PairTest test, Rank peer, int iterations,
-                                         PairResult& result) {
+[[gnu::hot]] std::vector<double> PairTrial::run_block(PairTest test, Rank peer, int iterations,
+                                                      PairResult& result) {
   const double share = test == PairTest::latency ? 0.5 : 1;
   marks_.resize(static_cast<std::size_t>(iterations));
   bootstrap_.send(peer, iterations);

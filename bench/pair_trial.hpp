@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "bench/row_writer.hpp"
 #include "bench/stopping.hpp"
 #include "bench/tick_clock.hpp"
+#include "bench/watchdog.hpp"
 
 namespace weft {
 
@@ -30,9 +30,9 @@ struct PairResult {
 
 class PairTrial {
  public:
-  /// `beat` is called once an iteration; `clock` is anchored anew with each block.
+  /// `watchdog` hears of each iteration; `clock` is anchored anew with each block.
   PairTrial(Bootstrap& bootstrap, Session& session, PairBuffers& buffers, PairLink& link,
-            const StoppingRule& rule, TickClock& clock, std::function<void()> beat);
+            const StoppingRule& rule, TickClock& clock, Watchdog& watchdog);
 
   /// The two ends of one test: one rank begins, the other answers. How many iterations there are is
   /// decided by who begins, from block to block.
@@ -54,7 +54,7 @@ class PairTrial {
   PairLink& link_;
   const StoppingRule& rule_;
   TickClock& clock_;
-  std::function<void()> beat_;
+  Watchdog& watchdog_;
   int turn_ = 0;  // of the sets; the same at both ends
   std::int64_t iterations_ = 0;
   std::vector<std::uint64_t> marks_;  // of the clock, in a block

@@ -275,7 +275,7 @@ class PairsRun {
     PairResult result;
     if (mine) {
       PairTrial trial(bootstrap_, *transport.session, buffers, *transport.link, rule_, clock_,
-                      [this] { watchdog_.beat(); });
+                      watchdog_);
       result =
           mine->a == bootstrap_.rank() ? trial.begin(test, mine->b) : trial.answer(test, mine->a);
     }
