@@ -51,13 +51,14 @@ struct alignas(64) Credits {
 /// Stands at the end of a slot; the message, of any length, right before it. So the last word says
 /// that all is there, wherever the message begins.
 struct Envelope {
-  std::uint64_t destination = 0;  // in the receiver's arena
-  std::uint32_t bytes = 0;
-  std::uint32_t immediate = 0;  // where no completion tells it
-  std::uint32_t unused = 0;
+  std::uint64_t destination : 47 = 0;  // in the receiver's arena
+  std::uint64_t bytes : 17 = 0;
+  // Where no completion tells of the message; else these two are not sent.
+  std::uint32_t immediate = 0;
   std::uint32_t stamp = 0;  // which use of the ring's slots this is, from 1
 };
-static_assert(sizeof(Envelope) == 24);
+static_assert(sizeof(Envelope) == 16);
+inline constexpr Bytes kEnvelopeWithoutStamp = 8;
 
 /// The blocks of all peers, registered.
 class VerbsControl {

@@ -112,13 +112,13 @@ std::span<const PostedPart> VerbsWire::fetch(Channel channel, Bytes source, Byte
 
 VerbsWire::SlotMessage VerbsWire::slot_message(const Channel& channel, Bytes source,
                                                Bytes destination, Bytes n) {
-  return {channel.peer,
-          control_.ring_for(n),
-          &state(channel.peer),
-          &sent_[place(channel, channel.peer)],
-          arena_.data() + source,
-          {static_cast<std::uint64_t>(destination), static_cast<std::uint32_t>(n),
-           Immediate{channel.comm, channel.id, 0, 0, 0}.pack()}};
+  Envelope envelope;
+  envelope.destination = static_cast<std::uint64_t>(destination);
+  envelope.bytes = static_cast<std::uint64_t>(n);
+  envelope.immediate = Immediate{channel.comm, channel.id, 0, 0, 0}.pack();
+  return {channel.peer,           control_.ring_for(n),
+          &state(channel.peer),   &sent_[place(channel, channel.peer)],
+          arena_.data() + source, envelope};
 }
 
 /// Takes the next slot of the peer, and puts the message into one of the same form here: whoever
@@ -137,14 +137,12 @@ VerbsWire::SlotMessage VerbsWire::slot_message(const Channel& channel, Bytes sou
   const Bytes end = control_.ring(message.ring).end(use);
   const Bytes begin = end - n - static_cast<Bytes>(sizeof(Envelope));
   copy_message(mine.outgoing + begin, message.source, message.envelope.bytes);
-  auto* envelope = reinterpret_cast<Envelope*>(mine.outgoing + end) - 1;
-  envelope->destination = message.envelope.destination;
-  envelope->bytes = message.envelope.bytes;
-  envelope->immediate =
-      message.envelope.immediate |
+  Envelope envelope = message.envelope;
+  envelope.immediate |=
       Immediate::slot_and_message(control_.number_of(message.ring, use), (*message.sent)++);
-  envelope->stamp = use + 1;
-  return {queue, index, begin, envelope->immediate};
+  envelope.stamp = use + 1;
+  std::memcpy(mine.outgoing + begin + n, &envelope, sizeof envelope);
+  return {queue, index, begin, envelope.immediate};
 }
 
 /// A WRITE of what is in a slot.
@@ -156,7 +154,7 @@ Work VerbsWire::slot_write(const SlotMessage& message, Bytes begin, std::uint32_
   write.key = control_.local_key();
   write.there = mine.block + static_cast<std::uint64_t>(begin);
   write.remote_key = mine.block_key;
-  write.bytes = n + static_cast<Bytes>(sizeof(Envelope));
+  write.bytes = n + (polls_memory() ? static_cast<Bytes>(sizeof(Envelope)) : kEnvelopeWithoutStamp);
   write.payload = n;
   write.source_is_stable = true;
   if (!polls_memory()) write.immediate = immediate;
