@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "bench/hang_report.hpp"
+#include "bench/launch.hpp"
 #include "bench/watchdog.hpp"
 #include "transports/bootstrap_hosts.hpp"
 
@@ -17,7 +18,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kRelay{200};      // the launcher passes on what was printed
+constexpr milliseconds kLook{200};       // between two looks whether all is over
+constexpr milliseconds kRelay{200};      // a launcher of several processes passes on what it read
 constexpr milliseconds kEnding{10000};   // the launcher ends all ranks, also those that are stopped
 constexpr double kAsking = 3;            // seconds for the other hosts to answer
 constexpr milliseconds kTelling{15000};  // another rank finds out whom it waits for
@@ -81,8 +83,8 @@ void LastWord::interrupted(int signal, const std::string& activity) {
 }
 
 void LastWord::wait_for_the_end(ExitCode code) {
-  for (auto waited = kRelay; waited < kTelling; waited += kRelay) {
-    std::this_thread::sleep_for(kRelay);
+  for (auto waited = kLook; waited < kTelling; waited += kLook) {
+    std::this_thread::sleep_for(kLook);
     board_.pulse(board_.mine().activity());
     take_word();
   }
@@ -92,8 +94,7 @@ void LastWord::wait_for_the_end(ExitCode code) {
 void LastWord::end_all(ExitCode code, const std::string& message, bool launcher_lives) {
   write_status(static_cast<int>(code), message);
   if (!status_) roll_call_.tell({static_cast<int>(code), message});
-  std::fprintf(stderr, "weft: error: %s\n", message.c_str());
-  std::fflush(nullptr);
+  say_last(message);
   std::this_thread::sleep_for(kRelay);
   std::signal(SIGTERM, SIG_DFL);  // the launcher's way to end ranks
   if (launcher_lives) {

@@ -1,6 +1,8 @@
 #include "bench/launch.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@
 #include <thread>
 
 #include "transports/file_limit.hpp"
+#include "transports/hydra.hpp"
 
 namespace weft {
 namespace {
@@ -30,22 +33,34 @@ int integer_variable(const char* name) {
   return value;
 }
 
-// A process that leaves before it has said anything to hydra is one that ended well for it, and the
-// others would wait in MPI_Init. PMI-1's abort has hydra end them. Slurm's srun has an option for
-// that (--kill-on-bad-exit).
-void tell_hydra_to_end_all(ExitCode code) {
-  const int fd = integer_variable("PMI_FD");
-  if (fd <= 0 || std::getenv("MPI_LOCALNRANKS") == nullptr) return;
-  dprintf(fd, "cmd=abort exitcode=%d\n", static_cast<int>(code));
+// How long a launcher may take to read what was printed: it does at once unless it is stopped.
+constexpr std::chrono::milliseconds kReading{2000};
+
+// Pipes tell both ends what is still in them.
+bool is_unread(int fd) {
+  struct stat facts {};
+  int bytes = 0;
+  return fstat(fd, &facts) == 0 && S_ISFIFO(facts.st_mode) && ioctl(fd, FIONREAD, &bytes) == 0 &&
+         bytes > 0;
 }
 
 }  // namespace
 
-void leave_alone(Rank rank, ExitCode code, const std::string& message, bool before_mpi) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(300) * std::min(rank, 20));
+void say_last(const std::string& message) {
   std::fprintf(stderr, "weft: error: %s\n", message.c_str());
   std::fflush(nullptr);
-  if (before_mpi) tell_hydra_to_end_all(code);
+  const auto deadline = std::chrono::steady_clock::now() + kReading;
+  while (is_unread(STDERR_FILENO) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// A process that leaves before it has said anything to hydra is one that ended well for it, and the
+// others would wait in MPI_Init. Slurm's srun has an option for that (--kill-on-bad-exit).
+void leave_alone(Rank rank, ExitCode code, const std::string& message, bool before_mpi) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(300) * std::min(rank, 20));
+  say_last(message);
+  if (before_mpi) ask_hydra_to_end_all(static_cast<int>(code));
   std::_Exit(static_cast<int>(code));
 }
 

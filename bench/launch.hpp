@@ -8,6 +8,10 @@
 
 namespace weft {
 
+/// Prints an error, and waits until the launcher has read it: hydra was seen to end the ranks first
+/// and to throw away what their pipes still held.
+void say_last(const std::string& message);
+
 /// Ends this process at once with `code`, after printing `message`, for errors that the other ranks
 /// cannot be told of (a peer that does not answer). Lower ranks print first; hydra ends the others
 /// when the first has left, so one message is seen. `before_mpi`: MPI_Init was not called yet, and

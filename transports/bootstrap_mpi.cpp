@@ -16,6 +16,7 @@
 #include "patterns/error.hpp"
 #include "transports/bootstrap.hpp"
 #include "transports/bootstrap_hosts.hpp"
+#include "transports/hydra.hpp"
 #include "transports/mpi_check.hpp"
 
 namespace weft {
@@ -128,12 +129,7 @@ class MpiBootstrap final : public Bootstrap {
   /// first is inside the library, was seen to die of SIGABRT before it had told anybody.
   void abandon(int code) override {
     std::signal(SIGPIPE, SIG_IGN);  // the launcher may be gone
-    const char* line = std::getenv("PMI_FD");
-    if (line == nullptr || std::getenv("MPI_LOCALNRANKS") == nullptr) {
-      MPI_Abort(comm_, code);
-      return;
-    }
-    dprintf(std::atoi(line), "cmd=abort exitcode=%d\n", code);
+    if (!ask_hydra_to_end_all(code)) MPI_Abort(comm_, code);
   }
   std::string library() const override {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};

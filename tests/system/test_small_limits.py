@@ -1,9 +1,12 @@
 # label: mpi
 """Limits of the system that are too small (C19): rank, host, limit, need and cure are named, all ranks end together, and what can be
 measured is. Locked memory is in test_rdma.py."""
+import os
+import select
+
 import pytest
 
-from harness import PATTERNS, QUICK, assert_all_verified, error_lines, mpiexec, read_rows
+from harness import PATTERNS, QUICK, assert_all_verified, end_group, error_lines, mpiexec, program, read_rows, start
 
 RAISES = "ulimit -n 1024"
 SHORT = ("--sizes", 8, "--min-time", 0, "--max-time", 0.05)
@@ -30,6 +33,24 @@ def test_open_files_of_one_rank(folder):
         lines = error_lines(result)
         assert result.code == 2 and len(lines) == 1 and result.seconds < 20, result
         assert "rank 2 on " in lines[0] and "RLIMIT_NOFILE is 40" in lines[0] and RAISES in lines[0], lines
+
+
+def test_the_launcher_has_read_the_error_before_it_is_told_to_end():
+    """Hydra throws away what is still in the pipes of ranks that it ends. Here the test is the launcher, and reads late."""
+    for name in ("tp-allgather", "pairs"):
+        told, line = os.pipe()
+        process = start([*files(24), program(name)], pass_fds=[line],
+                        env={"PMI_FD": line, "PMI_RANK": 0, "PMI_SIZE": 1, "MPI_LOCALNRANKS": 1})
+        os.close(line)
+        try:
+            assert select.select([process.stderr], [], [], 20)[0]
+            assert not select.select([told], [], [], 0.5)[0], "told to end with the error unread"
+            assert "RLIMIT_NOFILE is 24" in process.stderr.readline()
+            assert os.read(told, 100) == b"cmd=abort exitcode=2\n"
+            assert process.wait(20) == 2
+        finally:
+            end_group(process)
+            os.close(told)
 
 
 def test_a_soft_limit_is_raised(folder):
