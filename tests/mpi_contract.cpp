@@ -1,9 +1,10 @@
 // The Communicator contract over processes: test-mpi-contract TRANSPORT under mpiexec, every
-// algorithm of the transport; for verbs also that broken wires are found out.
+// algorithm of the transport; for verbs also its slots, and that broken wires are found out.
 #include <cstdio>
 #include <cstdlib>
 
 #include "contract_mutations.hpp"
+#include "contract_slots.hpp"
 #include "transports/transport.hpp"
 
 namespace weft {
@@ -64,6 +65,13 @@ void add_bootstrap(Bootstrap& b) {
   });
 }
 
+void add_slots(Bootstrap& b) {
+  add_test("slots", "a_message_may_wait", [&b] { contract::a_message_may_wait(b); });
+  add_test("slots", "no_slot_is_used_before_it_is_free",
+           [&b] { contract::no_slot_is_used_before_it_is_free(b); });
+  add_test("slots", "go_round", [&b] { contract::slots_go_round(b); });
+}
+
 void add_mutations(Bootstrap& b) {
   add_test("mutation", "dropped_immediate",
            [&b] { contract::dropped_signal_names_the_peer(b, make_verbs_transport); });
@@ -83,7 +91,10 @@ int main(int argc, char** argv) {
   for (const std::string_view algorithm : find_transport(transport).algorithms) {
     add_contract(*bootstrap, transport, std::string(algorithm));
   }
-  if (transport == "verbs" && bootstrap->size() == 2) add_mutations(*bootstrap);
+  if (transport == "verbs" && bootstrap->size() == 2) {
+    add_slots(*bootstrap);
+    add_mutations(*bootstrap);
+  }
   if (bootstrap->rank() != 0) {  // one report is enough; failures show on every rank
     auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
     class Quiet : public ::testing::EmptyTestEventListener {

@@ -82,6 +82,25 @@ TEST(VerbsControl, CopiesMessagesOfEachLength) {
   }
 }
 
+// In any order: what may be used again are the slots before the first that still waits.
+TEST(VerbsControl, SlotsAreFreeInTheOrderOfTheRing) {
+  UnloadedSlots slots;
+  slots.set_ring(4);
+  const auto after = [&](std::uint32_t slot) {
+    slots.unload(slot);
+    return slots.uses();
+  };
+  EXPECT_EQ(after(0), 1u);
+  EXPECT_EQ(after(2), 1u);  // slot 1 waits
+  EXPECT_EQ(after(3), 1u);
+  EXPECT_EQ(after(0), 1u);  // its second use
+  EXPECT_EQ(after(1), 5u);
+  EXPECT_EQ(after(1), 6u);
+  EXPECT_EQ(after(3), 6u);
+  EXPECT_EQ(after(2), 8u);
+  EXPECT_EQ(after(0), 9u);
+}
+
 using Type = GidFacts::Type;
 const std::vector<GidFacts> kGids = {{0, Type::roce_v1, false, true},
                                      {1, Type::roce_v2, false, true},

@@ -15,6 +15,12 @@ Bytes up_to(Bytes bytes, Bytes multiple) { return (bytes + multiple - 1) / multi
 
 }  // namespace
 
+void UnloadedSlots::unload_out_of_turn(std::uint32_t slot) {
+  unloaded_.set(slot);
+  ++waiting_;
+  for (; unloaded_.test(uses_ & mask_); ++uses_, --waiting_) unloaded_.reset(uses_ & mask_);
+}
+
 VerbsControl::Pages::Pages(Bytes bytes)
     : memory_(static_cast<std::byte*>(
           std::aligned_alloc(kPage, static_cast<std::size_t>(up_to(bytes, kPage))))) {

@@ -7,7 +7,9 @@
 // and beside it one of the same form that it sends from. Private to verbs*.cpp.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -60,11 +62,34 @@ struct Envelope {
 static_assert(sizeof(Envelope) == 16);
 inline constexpr Bytes kEnvelopeWithoutStamp = 8;
 
+/// Slots of a ring whose messages were unloaded, as their sender may use them again: in the order
+/// of the ring. Messages are unloaded as they are asked for, and one that waits keeps those behind
+/// it from being used again.
+class UnloadedSlots {
+ public:
+  static constexpr std::uint32_t kMost = 128;
+  /// `slots`: of the ring, a power of two.
+  void set_ring(std::uint32_t slots) { mask_ = slots - 1; }
+  /// Uses of slots since the connection began that all are over.
+  std::uint32_t uses() const { return uses_; }
+  void unload(std::uint32_t slot) {
+    if (slot != (uses_ & mask_) || waiting_ != 0) [[unlikely]]
+      return unload_out_of_turn(slot);
+    ++uses_;
+  }
+
+ private:
+  void unload_out_of_turn(std::uint32_t slot);
+
+  std::uint32_t mask_ = 0, uses_ = 0, waiting_ = 0;
+  std::bitset<kMost> unloaded_;  // those behind one that waits
+};
+
 /// The blocks of all peers, registered.
 class VerbsControl {
  public:
   /// Slots of each ring; together not more than an immediate can name (256), each a power of two.
-  static constexpr int kShortSlots = 64, kMostLongSlots = 128;
+  static constexpr int kShortSlots = 64, kMostLongSlots = UnloadedSlots::kMost;
   /// `eager`: the longest message that fits into a slot.
   VerbsControl(ibv_pd* domain, int ranks, Bytes eager, int long_slots, const std::string& where);
 
@@ -85,7 +110,7 @@ class VerbsControl {
     }
   };
   const Ring& ring(SlotRing ring) const { return rings_[ring]; }
-  /// A slot among those of both rings, by its use of its ring; and back, to a use of that slot.
+  /// A slot among those of both rings, by its use of its ring; and back, to its place in its ring.
   int number_of(SlotRing ring, std::uint32_t use) const {
     const auto in_ring = static_cast<int>(use & (rings_[ring].slots - 1));
     return ring == SlotRing::short_ ? in_ring : kShortSlots + in_ring;
@@ -93,7 +118,7 @@ class VerbsControl {
   static SlotRing ring_of(int number) {
     return number < kShortSlots ? SlotRing::short_ : SlotRing::long_;
   }
-  static std::uint32_t use_of(int number) {
+  static std::uint32_t in_ring(int number) {
     return static_cast<std::uint32_t>(number < kShortSlots ? number : number - kShortSlots);
   }
 

@@ -140,31 +140,37 @@ VerbsWire::SlotMessage VerbsWire::slot_message(const Channel& channel, Bytes sou
   Envelope envelope = message.envelope;
   envelope.immediate |=
       Immediate::slot_and_message(control_.number_of(message.ring, use), (*message.sent)++);
+  std::byte* last = mine.outgoing + begin + n;
+  // The peer's slot still holds what this one does. A message as long as a packet then needs no
+  // second packet for the envelope.
+  const bool knows = !polls_memory() && std::memcmp(last, &envelope, kEnvelopeWithoutStamp) == 0;
   envelope.stamp = use + 1;
-  std::memcpy(mine.outgoing + begin + n, &envelope, sizeof envelope);
-  return {queue, index, begin, envelope.immediate};
+  std::memcpy(last, &envelope, sizeof envelope);
+  return {queue, index, begin, envelope.immediate, knows};
 }
 
 /// A WRITE of what is in a slot.
-Work VerbsWire::slot_write(const SlotMessage& message, Bytes begin, std::uint32_t immediate) const {
+Work VerbsWire::slot_write(const SlotMessage& message, const TakenSlot& slot) const {
   const PeerState& mine = *message.state;
   const auto n = static_cast<Bytes>(message.envelope.bytes);
   Work write;
-  write.here = mine.outgoing + begin;
+  write.here = mine.outgoing + slot.begin;
   write.key = control_.local_key();
-  write.there = mine.block + static_cast<std::uint64_t>(begin);
+  write.there = mine.block + static_cast<std::uint64_t>(slot.begin);
   write.remote_key = mine.block_key;
-  write.bytes = n + (polls_memory() ? static_cast<Bytes>(sizeof(Envelope)) : kEnvelopeWithoutStamp);
+  write.bytes = n + (polls_memory() ? static_cast<Bytes>(sizeof(Envelope))
+                     : slot.knows   ? 0
+                                    : kEnvelopeWithoutStamp);
   write.payload = n;
   write.source_is_stable = true;
-  if (!polls_memory()) write.immediate = immediate;
+  if (!polls_memory()) write.immediate = slot.immediate;
   return write;
 }
 
 int VerbsWire::send_eagerly(const Channel& channel, Bytes source, Bytes destination, Bytes n) {
   const SlotMessage message = slot_message(channel, source, destination, n);
   const TakenSlot slot = take_slot(message);
-  push(slot.queue, slot_write(message, slot.begin, slot.immediate));
+  push(slot.queue, slot_write(message, slot));
   return slot.index;
 }
 
@@ -185,29 +191,30 @@ class VerbsWire::SlotSend final : public PersistentSend {
 
  private:
   [[gnu::noinline]] void push(const TakenSlot& slot) {
-    wire_.push(slot.queue, wire_.slot_write(message_, slot.begin, slot.immediate));
+    wire_.push(slot.queue, wire_.slot_write(message_, slot));
     if (last_) wire_.post_all();
   }
   void post(const TakenSlot& slot) {
-    if (!prepared_) prepare(slot);
-    write_.place.addr = reinterpret_cast<std::uint64_t>(message_.state->outgoing + slot.begin);
-    write_.request.wr.rdma.remote_addr =
+    PreparedWrite& write = writes_[slot.knows];
+    if (write.request.sg_list == nullptr) [[unlikely]]
+      prepare(write, slot);
+    write.place.addr = reinterpret_cast<std::uint64_t>(message_.state->outgoing + slot.begin);
+    write.request.wr.rdma.remote_addr =
         message_.state->block + static_cast<std::uint64_t>(slot.begin);
-    write_.request.imm_data = htobe32(slot.immediate);
-    if (const int error = slot.queue.post(write_)) wire_.fail_post(error, slot.queue.index());
+    write.request.imm_data = htobe32(slot.immediate);
+    if (const int error = slot.queue.post(write)) wire_.fail_post(error, slot.queue.index());
   }
   // Not before: a queue knows when it is connected how much its packets carry.
-  [[gnu::noinline]] void prepare(const TakenSlot& slot) {
-    write_ = slot.queue.prepare(wire_.slot_write(message_, slot.begin, slot.immediate));
-    write_.request.sg_list = &write_.place;
-    prepared_ = true;
+  [[gnu::noinline]] void prepare(PreparedWrite& write, const TakenSlot& slot) {
+    write = slot.queue.prepare(wire_.slot_write(message_, slot));
+    write.request.sg_list = &write.place;
   }
 
   VerbsWire& wire_;
   SlotMessage message_;
   PostedPart part_;
-  bool last_, prepared_ = false;
-  PreparedWrite write_;
+  bool last_;
+  std::array<PreparedWrite, 2> writes_{};  // with the envelope, and where the peer has it
 };
 
 std::unique_ptr<PersistentSend> VerbsWire::send_init(Channel channel, Bytes source,

@@ -37,6 +37,7 @@ VerbsWire::VerbsWire(Bootstrap& bootstrap, Arena& arena, const SessionOptions& o
     mine.block_key = peers_.peer(peer).control_key;
     mine.queues = peers_.queues(peer);
     mine.receives_back.resize(static_cast<std::size_t>(options_.queue_pairs), 0);
+    for (const SlotRing ring : kSlotRings) mine.unloaded[ring].set_ring(control_.ring(ring).slots);
   }
   const std::size_t queues = states_.size() * static_cast<std::size_t>(options_.queue_pairs);
   dirty_.reserve(queues);
@@ -61,17 +62,18 @@ std::string_view VerbsWire::preferred_algorithm(const ScheduleInput& input, DTyp
 
 // From the first to the last instruction between a message's arrival and the end of the wait for
 // it: in one place, since that is where it spends its time.
-inline void VerbsWire::unload(Rank peer, SlotRing ring, const std::byte* end,
+inline void VerbsWire::unload(Rank peer, SlotRing ring, std::uint32_t slot, const std::byte* end,
                               const Envelope& envelope) {
   copy_message(arena_.data() + envelope.destination, end - sizeof envelope - envelope.bytes,
                envelope.bytes);
-  free_slot(peer, ring);
+  free_slot(peer, ring, slot);
 }
 
 inline void VerbsWire::unload(Rank peer, int slot) {
   const SlotRing ring = VerbsControl::ring_of(slot);
-  const std::byte* end = state(peer).incoming + control_.ring(ring).end(VerbsControl::use_of(slot));
-  unload(peer, ring, end, VerbsControl::envelope(end));
+  const std::uint32_t in_ring = VerbsControl::in_ring(slot);
+  const std::byte* end = state(peer).incoming + control_.ring(ring).end(in_ring);
+  unload(peer, ring, in_ring, end, VerbsControl::envelope(end));
 }
 
 inline void VerbsWire::pass_awaited() {
@@ -90,14 +92,14 @@ inline void VerbsWire::pass_awaited() {
   std::uint32_t& seen = mine.slots_seen[ring];
   std::byte* end = mine.incoming + control_.ring(ring).end(seen);
   if (VerbsControl::stamp(end) != seen + 1) return false;
-  ++seen;
+  const std::uint32_t slot = seen++ & (control_.ring(ring).slots - 1);
   const Envelope envelope = VerbsControl::envelope(end);
   if (envelope.bytes == 0 || !is_awaited(peer, envelope.immediate)) {
-    keep_slot(peer, ring, envelope);
+    keep_slot(peer, ring, slot, envelope);
     return true;
   }
   pass_awaited();
-  unload(peer, ring, end, envelope);
+  unload(peer, ring, slot, end, envelope);
   return true;
 }
 
@@ -193,14 +195,14 @@ void VerbsWire::keep(Rank peer, const Immediate& part) {
                    to.count(), part.comm));
 }
 
-void VerbsWire::keep_slot(Rank peer, SlotRing ring, const Envelope& envelope) {
+void VerbsWire::keep_slot(Rank peer, SlotRing ring, std::uint32_t slot, const Envelope& envelope) {
   Immediate part = Immediate::unpack(envelope.immediate);
   if (envelope.bytes == 0) {
     // A mere signal: nothing has to wait in the slot. It is free at once, not when somebody waits
     // for the signal: two ranks that send each other more of them than there are slots, before
     // either waits, would both wait for a slot.
     part.parts = 1;
-    free_slot(peer, ring);
+    free_slot(peer, ring, slot);
   }
   keep(peer, part);
 }
@@ -223,7 +225,8 @@ void VerbsWire::give_back(Rank peer) {
   VerbsQueue& queue = peers_.queue(peer, 0);
   PeerState& mine = state(peer);
   if (queue.room() < 1) return;  // tried again with the next message
-  VerbsControl::credits(mine.outgoing).slots = mine.slots_told = mine.slots_freed;
+  for (const SlotRing ring : kSlotRings) mine.slots_told[ring] = mine.unloaded[ring].uses();
+  VerbsControl::credits(mine.outgoing).slots = mine.slots_told;
   mine.owes = false;
   Work write;
   write.here = mine.outgoing;

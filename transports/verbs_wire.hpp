@@ -50,7 +50,8 @@ class VerbsWire final : public Transport {
     const std::unique_ptr<VerbsQueue>* queues = nullptr;
     std::vector<std::uint32_t> receives_back;  // by queue: as last read
     PerRing<std::uint32_t> slots_used, slots_back;
-    PerRing<std::uint32_t> slots_freed, slots_told;
+    PerRing<UnloadedSlots> unloaded;
+    PerRing<std::uint32_t> slots_told;  // of those
     PerRing<std::uint32_t> slots_seen;  // write mode: uses of slots that were taken note of
     std::uint64_t fetched = 0;          // messages
     bool owes = false;                  // receives were posted again that the peer does not know of
@@ -91,9 +92,10 @@ class VerbsWire final : public Transport {
     int index;    // of the queue, among the peer's
     Bytes begin;  // of what is in it, in a block
     std::uint32_t immediate;
+    bool knows;  // the peer has the envelope: this slot's last message had the same
   };
   TakenSlot take_slot(const SlotMessage& message);
-  Work slot_write(const SlotMessage& message, Bytes begin, std::uint32_t immediate) const;
+  Work slot_write(const SlotMessage& message, const TakenSlot& slot) const;
   int send_eagerly(const Channel& channel, Bytes source, Bytes destination, Bytes n);
   template <class Post>
   std::span<const PostedPart> in_parts(Rank peer, std::uint64_t message, Bytes n, Post post);
@@ -139,7 +141,7 @@ class VerbsWire final : public Transport {
   void take_immediate(Rank peer, std::uint32_t bits);
   /// Keeps it until somebody waits for it.
   void keep(Rank peer, const Immediate& part);
-  void keep_slot(Rank peer, SlotRing ring, const Envelope& envelope);
+  void keep_slot(Rank peer, SlotRing ring, std::uint32_t slot, const Envelope& envelope);
   /// The next message in each ring of slots.
   void poll_slots(Rank peer);
   bool poll_slot(Rank peer, SlotRing ring);
@@ -149,11 +151,13 @@ class VerbsWire final : public Transport {
   void pass_awaited();
   void deliver(Rank peer, Arrivals& arrivals, std::uint64_t at_least);
   void unload(Rank peer, int slot);
-  /// From the slot that ends there to where it belongs.
-  void unload(Rank peer, SlotRing ring, const std::byte* end, const Envelope& envelope);
-  void free_slot(Rank peer, SlotRing ring) {
+  /// From that slot of the ring, which ends there, to where it belongs.
+  void unload(Rank peer, SlotRing ring, std::uint32_t slot, const std::byte* end,
+              const Envelope& envelope);
+  void free_slot(Rank peer, SlotRing ring, std::uint32_t slot) {
     PeerState& mine = state(peer);
-    const std::uint32_t untold = ++mine.slots_freed[ring] - mine.slots_told[ring];
+    mine.unloaded[ring].unload(slot);
+    const std::uint32_t untold = mine.unloaded[ring].uses() - mine.slots_told[ring];
     if (untold >= control_.ring(ring).slots / 2) [[unlikely]]
       give_back(peer);
   }
