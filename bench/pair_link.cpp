@@ -33,13 +33,12 @@ std::uint64_t key_of(Rank from, Rank to, int set, Bytes message) {
   return key;
 }
 
-/// One operation: messages first .. first+count of a set, each way that is asked for.
-Operation messages(const PairBuffers& buffers, int set, int first, int count, Rank peer, bool sends,
-                   bool receives) {
+/// One operation: all messages of a set, each way that is asked for.
+Operation window(const PairBuffers& buffers, int set, Rank peer, bool sends, bool receives) {
   Operation operation{.kind = OperationKind::point_to_point};
   for (const bool send : {false, true}) {  // receives first, so that messages find their buffers
     if (!(send ? sends : receives)) continue;
-    for (int i = first; i < first + count; ++i) {
+    for (int i = 0; i < buffers.shape().window; ++i) {
       operation.members.push_back({send, peer, send ? buffers.out(set, i) : buffers.in(set, i)});
     }
   }
@@ -129,56 +128,85 @@ PairLink::PairLink(Session& session, const PairBuffers& buffers, int world, Rank
   }
 }
 
-// The order is the same at both ends, so that the n-th message sent is the n-th received.
-PairLink::Peer PairLink::prepare(const PairBuffers& buffers, Rank peer) {
-  const auto add = [&](Operation operation, std::string_view what) {
-    operation.label = fmt::format("{} with rank {}", what, peer);
-    return comm_.prepare(operation);
+OperationId PairLink::add(Operation operation, std::string_view what, Rank peer) {
+  operation.label = fmt::format("{} with rank {}", what, peer);
+  return comm_.prepare(operation);
+}
+
+// Of what is prepared here and at the peer, the n-th message sent is the n-th received: hence the
+// order, in which the turns of those sent and of those received are 0, 1, .. and 0 again, then the
+// rest from 1, then all.
+std::vector<PairLink::Message> PairLink::prepare_messages(const PairBuffers& buffers, Rank peer) {
+  const int places = buffers.places();
+  const auto received = [&](int turn) -> PointToPoint {
+    return {false, peer, buffers.in(turn / places, turn % places)};
   };
+  const auto sent = [&](int turn) -> PointToPoint {
+    return {true, peer, buffers.out(turn / places, turn % places)};
+  };
+  const auto prepared = [&](std::vector<PointToPoint> members, std::string_view what) {
+    return add(
+        {.kind = OperationKind::point_to_point, .members = std::move(members), .in_order = true},
+        what, peer);
+  };
+  const auto first = [&](int turn) { return prepared({sent(turn)}, "message sent"); };
+  const auto last = [&](int turn) { return prepared({received(turn)}, "message received"); };
+  std::vector<Message> all(static_cast<std::size_t>(messages_));
+  all.front().first = first(0);
+  for (int turn = 0; turn < messages_; ++turn) {
+    all[static_cast<std::size_t>(turn)].next =
+        prepared({received(turn), sent((turn + 1) % messages_)}, "message received, the next sent");
+  }
+  all.front().last = last(0);
+  for (int turn = 1; turn < messages_; ++turn) {
+    all[static_cast<std::size_t>(turn)].first = first(turn);
+    all[static_cast<std::size_t>(turn)].last = last(turn);
+  }
+  for (int turn = 0; turn < messages_; ++turn) {
+    all[static_cast<std::size_t>(turn)].echo =
+        prepared({received(turn), sent(turn)}, "message received and sent back");
+  }
+  return all;
+}
+
+PairLink::Peer PairLink::prepare(const PairBuffers& buffers, Rank peer) {
   Peer mine;
-  const int window = buffers.shape().window;
+  mine.messages = prepare_messages(buffers, peer);
   for (int set = 0; set < sets_; ++set) {
-    for (int i = 0; i < buffers.places(); ++i) {
-      mine.ones.push_back({add(messages(buffers, set, i, 1, peer, true, false), "send"),
-                           add(messages(buffers, set, i, 1, peer, false, true), "receive")});
-    }
-    const auto all = [&](bool sends, bool receives) {
-      return messages(buffers, set, 0, window, peer, sends, receives);
-    };
-    mine.windows.push_back({add(all(true, false), "window sent"),
-                            add(all(false, true), "window received"),
-                            add(all(true, true), "windows both ways")});
+    mine.windows.push_back(
+        {add(window(buffers, set, peer, true, false), "window sent", peer),
+         add(window(buffers, set, peer, false, true), "window received", peer),
+         add(window(buffers, set, peer, true, true), "windows both ways", peer)});
   }
   Operation send{.kind = OperationKind::point_to_point}, receive = send;
   send.members = {{true, peer, buffers.answer_out()}};
   receive.members = {{false, peer, buffers.answer_in()}};
-  mine.send_answer = add(send, "answer sent");
-  mine.receive_answer = add(receive, "answer received");
+  mine.send_answer = add(send, "answer sent", peer);
+  mine.receive_answer = add(receive, "answer received", peer);
   return mine;
 }
 
-[[gnu::hot]] void PairLink::begin(PairTest test, Rank peer, int turn) {
-  const Peer& with = peers_[static_cast<std::size_t>(peer)];
-  const auto at = static_cast<std::size_t>(turn);
-  if (test == PairTest::latency) {
-    run(with.ones[at].send);
-    run(with.ones[at].receive);
-    return;
-  }
-  run(test == PairTest::bandwidth ? with.windows[at].send : with.windows[at].both);
-  run(with.receive_answer);
+void PairLink::open(PairTest test, Rank peer, int turn, bool begins) {
+  if (test == PairTest::latency && begins) run(message(peer, turn).first);
 }
 
-[[gnu::hot]] void PairLink::answer(PairTest test, Rank peer, int turn) {
-  const Peer& with = peers_[static_cast<std::size_t>(peer)];
-  const auto at = static_cast<std::size_t>(turn);
+[[gnu::hot]] void PairLink::iterate(PairTest test, Rank peer, int turn, bool begins) {
   if (test == PairTest::latency) {
-    run(with.ones[at].receive);
-    run(with.ones[at].send);
+    const Message& mine = message(peer, turn);
+    run(begins ? mine.next : mine.echo);
     return;
   }
-  run(test == PairTest::bandwidth ? with.windows[at].receive : with.windows[at].both);
-  run(with.send_answer);
+  const Peer& with = peers_[static_cast<std::size_t>(peer)];
+  const Window& window = with.windows[static_cast<std::size_t>(turn)];
+  const bool both = test == PairTest::bidirectional;
+  run(both ? window.both : begins ? window.send : window.receive);
+  run(begins ? with.receive_answer : with.send_answer);
+}
+
+void PairLink::close(PairTest test, Rank peer, int turn, bool begins) {
+  if (test != PairTest::latency) return;
+  const Message& mine = message(peer, turn);
+  run(begins ? mine.last : mine.echo);
 }
 
 }  // namespace weft

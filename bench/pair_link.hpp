@@ -61,28 +61,38 @@ class PairLink {
   PairLink(Session& session, const PairBuffers& buffers, int world, Rank me,
            const std::vector<Rank>& peers);
 
-  /// One iteration of a test with `peer`, as who begins or as who answers; both give the same
-  /// `turn`, below turns(), which chooses the buffers. Latency: a message there and back.
+  /// Iterations of a test with `peer` stand between open() and close(), as who begins or as who
+  /// answers; both ends give the same `turn`, below turns(), which chooses the buffers, and the
+  /// next turn to whatever follows an iteration.
+  /// Latency: a message there and back. From the first one on a message is always under way: an
+  /// iteration ends when the next one has been sent.
   /// Bandwidth: a window, then the receiver's answer. Bidirectional: a window each, then an answer.
-  void begin(PairTest test, Rank peer, int turn);
-  void answer(PairTest test, Rank peer, int turn);
+  void open(PairTest test, Rank peer, int turn, bool begins);
+  void iterate(PairTest test, Rank peer, int turn, bool begins);
+  void close(PairTest test, Rank peer, int turn, bool begins);
   /// Turns until all buffers have been used.
   int turns(PairTest test) const { return test == PairTest::latency ? messages_ : sets_; }
 
  private:
-  struct One {
-    OperationId send = 0, receive = 0;
+  struct Message {
+    OperationId first = 0, next = 0, last = 0;  // sent; received, and the next sent; received
+    OperationId echo = 0;                       // received and sent back
   };
   struct Window {
     OperationId send = 0, receive = 0, both = 0;
   };
   struct Peer {
-    std::vector<One> ones;        // by message
-    std::vector<Window> windows;  // by set
+    std::vector<Message> messages;  // by turn
+    std::vector<Window> windows;    // by set
     OperationId send_answer = 0, receive_answer = 0;
   };
   Peer prepare(const PairBuffers& buffers, Rank peer);
+  std::vector<Message> prepare_messages(const PairBuffers& buffers, Rank peer);
+  OperationId add(Operation operation, std::string_view what, Rank peer);
   void run(OperationId id) { comm_.run(id, *stream_); }
+  const Message& message(Rank peer, int turn) const {
+    return peers_[static_cast<std::size_t>(peer)].messages[static_cast<std::size_t>(turn)];
+  }
 
   Communicator& comm_;
   int sets_, messages_;

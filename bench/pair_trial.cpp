@@ -81,10 +81,15 @@ PairTrial::PairTrial(Bootstrap& bootstrap, Session& session, PairBuffers& buffer
 }
 
 [[gnu::hot]] void PairTrial::iterate(PairTest test, Rank peer, bool begins) {
-  begins ? link_.begin(test, peer, turn_) : link_.answer(test, peer, turn_);
+  link_.iterate(test, peer, turn_, begins);
   if (++turn_ == link_.turns(test)) turn_ = 0;
   ++iterations_;
   watchdog_.beat();
+}
+
+void PairTrial::close(PairTest test, Rank peer, bool begins) {
+  link_.close(test, peer, turn_, begins);
+  if (test == PairTest::latency) ++iterations_;
 }
 
 bool PairTrial::agree(Rank peer, bool mine) {
@@ -99,6 +104,7 @@ std::string PairTrial::verify(PairTest test, Rank peer, bool begins, PairResult&
   buffers_.poison();
   agree(peer, true);  // nobody writes into memory that is poisoned later
   turn_ = 0;
+  link_.open(test, peer, turn_, begins);
   FlowRecorder& recorder = session_.recorder();
   recorder.clear();
   recorder.enable(true);
@@ -109,6 +115,7 @@ std::string PairTrial::verify(PairTest test, Rank peer, bool begins, PairResult&
   recorder.enable(false);
   recorder.clear();
   while (turn_ != 0) iterate(test, peer, begins);
+  close(test, peer, begins);
   std::string why;
   for (int set = 0; set < buffers_.shape().sets && receives(test, begins); ++set) {
     if (why.empty()) why = buffers_.check(set, peer, me);
@@ -124,6 +131,7 @@ std::string PairTrial::verify(PairTest test, Rank peer, bool begins, PairResult&
   const double share = test == PairTest::latency ? 0.5 : 1;
   marks_.resize(static_cast<std::size_t>(iterations));
   bootstrap_.send(peer, iterations);
+  link_.open(test, peer, turn_, true);
   iterate(test, peer, true);
   clock_.anchor();
   const std::uint64_t begun = clock_.mark();
@@ -131,6 +139,7 @@ std::string PairTrial::verify(PairTest test, Rank peer, bool begins, PairResult&
     iterate(test, peer, true);
     mark = clock_.mark();
   }
+  close(test, peer, true);
   std::vector<double> elapsed;
   elapsed.reserve(marks_.size());
   double start = clock_.us_of(begun);
@@ -184,7 +193,9 @@ PairResult PairTrial::answer(PairTest test, Rank peer) {
   result.why = verify(test, peer, false, result);
   if (!agree(peer, result.why.empty())) return result;
   while (const int iterations = static_cast<int>(bootstrap_.receive(peer))) {
+    link_.open(test, peer, turn_, false);
     for (int i = 0; i < iterations + 1; ++i) iterate(test, peer, false);
+    close(test, peer, false);
   }
   return result;
 }

@@ -42,6 +42,7 @@ class PairTrial {
  private:
   std::string verify(PairTest test, Rank peer, bool begins, PairResult& result);
   void iterate(PairTest test, Rank peer, bool begins);
+  void close(PairTest test, Rank peer, bool begins);
   /// The next block of who begins: its samples in us, its wall time.
   std::vector<double> run_block(PairTest test, Rank peer, int iterations, PairResult& result);
   void time(PairTest test, Rank peer, PairResult& result);

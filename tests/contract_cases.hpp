@@ -123,6 +123,39 @@ inline void pipeline(Bootstrap& b, std::string_view transport, std::string_view 
   }
 }
 
+/// A token goes round: each rank hands on what it has received, in one operation.
+inline void in_order(Bootstrap& b, std::string_view transport, std::string_view algorithm) {
+  World w(b, transport, algorithm);
+  const int n = w.size(), next = (w.rank() + 1) % n, previous = (w.rank() + n - 1) % n;
+  if (n == 1) return;
+  Communicator& comm = w.session().communicator(world_group(n, Dimension::pp));
+  std::vector<OperationId> ids;
+  std::vector<BoundView> tokens, returned;
+  for (const Index elements : {2, 20000}) {
+    tokens.push_back(w.take(elements, DType::f32));
+    returned.push_back(w.take(elements, DType::f32));
+    Operation op{.kind = OperationKind::point_to_point, .in_order = true, .label = "token"};
+    if (w.rank() == 0) {
+      op.members = {{true, next, tokens.back()}, {false, previous, returned.back()}};
+    } else {
+      op.members = {{false, previous, tokens.back()}, {true, next, tokens.back()}};
+    }
+    ids.push_back(comm.prepare(op));
+  }
+  w.session().commit();
+  for (int iteration = 0; iteration < 3; ++iteration) {
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const bool begins = w.rank() == 0;
+      begins ? w.fill(tokens[i], iteration) : World::poison(tokens[i]);
+      World::poison(returned[i]);
+      w.run(comm, ids[i]);
+      expect_elements(
+          begins ? returned[i] : tokens[i], 0, tokens[i].elements(),
+          [&](Index e) { return value(0, e, iteration); }, "token");
+    }
+  }
+}
+
 inline std::int32_t run_time_rows(int from, int to, int item, int iteration) {
   return (from * 3 + to + item * 2 + iteration) % 4;
 }
@@ -278,10 +311,9 @@ struct NamedPromise {
   Promise check;
 };
 inline constexpr NamedPromise kPromises[] = {
-    {"integers", integers},           {"posted_together", posted_together},
-    {"pipeline", pipeline},           {"run_time_counts", run_time_counts},
-    {"capacity", capacity},           {"interleaved", interleaved},
-    {"second_commit", second_commit}, {"in_place", in_place},
+    {"integers", integers},       {"posted_together", posted_together}, {"in_order", in_order},
+    {"pipeline", pipeline},       {"run_time_counts", run_time_counts}, {"capacity", capacity},
+    {"interleaved", interleaved}, {"second_commit", second_commit},     {"in_place", in_place},
     {"slow_peers", slow_peers},
 };
 

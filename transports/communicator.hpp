@@ -70,6 +70,7 @@ struct Operation {
   std::optional<RunTimeCounts> run_time{};
   int root = 0;
   std::vector<PointToPoint> members{};  // point_to_point: posted together, then all waited for
+  bool in_order = false;  // point_to_point: no message is sent before what is received before it
   DType dtype = DType::f32;
   std::string label{};  // for errors: which step
 };

@@ -159,22 +159,32 @@ class MpiCommunicator final : public Communicator {
                               mine.recv_counts.data(), mine.recv_places.data(), type, comm_));
   }
 
+  // Receives first, so that messages find their buffers.
   void point_to_point(const Operation& op, MpiOperation& mine) {
-    for (const bool sends : {false, true}) {  // receives first, so that messages find their buffers
-      for (std::size_t i = 0; i < op.members.size(); ++i) {
-        const PointToPoint& m = op.members[i];
-        if (m.send != sends) continue;
-        if (sends) {
-          CHECK_MPI(MPI_Isend_c(m.data.data, m.data.bytes(), MPI_BYTE, m.peer, 0, comm_,
-                                &mine.requests[i]));
-        } else {
-          CHECK_MPI(MPI_Irecv_c(m.data.data, m.data.bytes(), MPI_BYTE, m.peer, 0, comm_,
-                                &mine.requests[i]));
-        }
+    const auto start = [&](std::size_t i) {
+      const PointToPoint& m = op.members[i];
+      const auto call = m.send ? isend : irecv;
+      CHECK_MPI(call(m.data.data, m.data.bytes(), m.peer, comm_, &mine.requests[i]));
+    };
+    for (std::size_t i = 0; i < op.members.size(); ++i) {
+      if (!op.members[i].send) start(i);
+    }
+    for (std::size_t i = 0; i < op.members.size(); ++i) {
+      if (op.members[i].send) {
+        start(i);
+      } else if (op.in_order) {
+        CHECK_MPI(MPI_Wait(&mine.requests[i], MPI_STATUS_IGNORE));
       }
     }
     CHECK_MPI(MPI_Waitall(static_cast<int>(mine.requests.size()), mine.requests.data(),
                           MPI_STATUSES_IGNORE));
+  }
+
+  static int isend(std::byte* data, Bytes n, Rank to, MPI_Comm comm, MPI_Request* request) {
+    return MPI_Isend_c(data, n, MPI_BYTE, to, 0, comm, request);
+  }
+  static int irecv(std::byte* data, Bytes n, Rank from, MPI_Comm comm, MPI_Request* request) {
+    return MPI_Irecv_c(data, n, MPI_BYTE, from, 0, comm, request);
   }
 
   const MpiTypes& types_;

@@ -213,7 +213,7 @@ OperationPlan ScheduledCommunicator::plan_points(const Operation& operation,
     const GroupMatch::Leave leave = (member.send ? seen.out : seen.in)[peer][k];
     places.push_back({member.send, member.peer, record.place, remote, record.bytes, leave});
   }
-  return make_point_plan(places);
+  return make_point_plan(places, operation.in_order);
 }
 
 ScheduledCommunicator::PointsSeen ScheduledCommunicator::points_of(const GroupMatch& match) const {

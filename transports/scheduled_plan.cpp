@@ -149,13 +149,19 @@ OperationPlan make_plan(const Schedule& schedule, const PlanSetting& setting) {
   return PlanBuilder(setting).build(schedule);
 }
 
-OperationPlan make_point_plan(const std::vector<PointPlace>& members) {
+OperationPlan make_point_plan(const std::vector<PointPlace>& members, bool in_order) {
   OperationPlan plan;
   for (const PointPlace& m : members) {
     if (!m.send && m.leave.opens) plan.steps.push_back({.kind = Kind::give_credit, .peer = m.peer});
   }
+  const auto await = [&](const PointPlace& m) {
+    plan.steps.push_back({.kind = Kind::await, .peer = m.peer, .n = 1});
+  };
   for (const PointPlace& m : members) {
-    if (!m.send) continue;
+    if (!m.send) {
+      if (in_order) await(m);
+      continue;
+    }
     if (m.leave.opens) plan.steps.push_back({.kind = Kind::take_credit, .peer = m.peer});
     plan.steps.push_back({.kind = m.leave.credited ? Kind::put : Kind::send,
                           .peer = m.peer,
@@ -164,7 +170,7 @@ OperationPlan make_point_plan(const std::vector<PointPlace>& members) {
                           .n = m.bytes});
   }
   for (const PointPlace& m : members) {
-    if (!m.send) plan.steps.push_back({.kind = Kind::await, .peer = m.peer, .n = 1});
+    if (!m.send && !in_order) await(m);
   }
   plan.rounds = 1;
   return plan;

@@ -77,7 +77,7 @@ struct PointPlace {
   GroupMatch::Leave leave{};
 };
 /// All credits are given before anything is sent, and everything is sent before anything is
-/// awaited.
-OperationPlan make_point_plan(const std::vector<PointPlace>& members);
+/// awaited, or all in order.
+OperationPlan make_point_plan(const std::vector<PointPlace>& members, bool in_order);
 
 }  // namespace weft
