@@ -156,17 +156,19 @@ inline int VerbsQueue::post(PreparedWrite& write) {
   ibv_send_wr& request = write.request;
   ++queued_;
   if (request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) --credits_;
-  sent_ += write.traffic;
   ibv_send_wr* refused = nullptr;
   if (due_completion(1)) [[unlikely]] {
     request.wr_id = signalled_id();
     request.send_flags |= IBV_SEND_SIGNALED;
     const int error = ibv_post_send(queue_pair_.get(), &request, &refused);
     request.send_flags &= ~static_cast<unsigned>(IBV_SEND_SIGNALED);
+    sent_ += write.traffic;
     return error;
   }
   request.wr_id = unsignalled_id();
-  return ibv_post_send(queue_pair_.get(), &request, &refused);
+  const int error = ibv_post_send(queue_pair_.get(), &request, &refused);
+  sent_ += write.traffic;  // when the message is on its way
+  return error;
 }
 
 /// Completions are asked for now and then: one answers for all requests before it.

@@ -121,10 +121,18 @@ VerbsWire::SlotMessage VerbsWire::slot_message(const Channel& channel, Bytes sou
           arena_.data() + source, envelope};
 }
 
-/// Takes the next slot of the peer, and puts the message into one of the same form here: whoever
-/// called may overwrite the source at once.
-[[gnu::always_inline]] inline VerbsWire::TakenSlot VerbsWire::take_slot(
-    const SlotMessage& message) {
+VerbsWire::SlotPlace VerbsWire::slot_place(const SlotMessage& message, std::uint32_t use) const {
+  const PeerState& mine = *message.state;
+  const Bytes begin = control_.ring(message.ring).end(use) -
+                      static_cast<Bytes>(message.envelope.bytes + sizeof(Envelope));
+  return {use, Immediate::slot_and_message(control_.number_of(message.ring, use), 0),
+          mine.outgoing + begin, mine.block + static_cast<std::uint64_t>(begin)};
+}
+
+/// Takes the next slot of the peer, whose place this is, and puts the message into one of the same
+/// form here: whoever called may overwrite the source at once.
+[[gnu::always_inline]] inline VerbsWire::TakenSlot VerbsWire::take_slot(const SlotMessage& message,
+                                                                        const SlotPlace& place) {
   PeerState& mine = *message.state;
   if (!slot_is_free(mine, message.ring)) [[unlikely]]
     wait_for_slot(message.peer, message.ring);
@@ -132,32 +140,28 @@ VerbsWire::SlotMessage VerbsWire::slot_message(const Channel& channel, Bytes sou
   VerbsQueue& queue = *mine.queues[index];
   if (!is_ready(queue, !polls_memory())) [[unlikely]]
     wait_for_queue(message.peer, queue, !polls_memory());
-  const std::uint32_t use = mine.slots_used[message.ring]++;
-  const auto n = static_cast<Bytes>(message.envelope.bytes);
-  const Bytes end = control_.ring(message.ring).end(use);
-  const Bytes begin = end - n - static_cast<Bytes>(sizeof(Envelope));
-  copy_message(mine.outgoing + begin, message.source, message.envelope.bytes);
+  ++mine.slots_used[message.ring];
+  copy_message(place.here, message.source, message.envelope.bytes);
   Envelope envelope = message.envelope;
-  envelope.immediate |=
-      Immediate::slot_and_message(control_.number_of(message.ring, use), (*message.sent)++);
-  std::byte* last = mine.outgoing + begin + n;
+  envelope.immediate |= place.immediate | Immediate::slot_and_message(0, (*message.sent)++);
+  envelope.stamp = place.use + 1;
+  std::byte* last = place.here + message.envelope.bytes;
   // The peer's slot still holds what this one does. A message as long as a packet then needs no
   // second packet for the envelope.
   const bool knows = !polls_memory() && std::memcmp(last, &envelope, kEnvelopeWithoutStamp) == 0;
-  envelope.stamp = use + 1;
   std::memcpy(last, &envelope, sizeof envelope);
-  return {queue, index, begin, envelope.immediate, knows};
+  return {queue, index, envelope.immediate, knows};
 }
 
 /// A WRITE of what is in a slot.
-Work VerbsWire::slot_write(const SlotMessage& message, const TakenSlot& slot) const {
-  const PeerState& mine = *message.state;
+Work VerbsWire::slot_write(const SlotMessage& message, const SlotPlace& place,
+                           const TakenSlot& slot) const {
   const auto n = static_cast<Bytes>(message.envelope.bytes);
   Work write;
-  write.here = mine.outgoing + slot.begin;
+  write.here = place.here;
   write.key = control_.local_key();
-  write.there = mine.block + static_cast<std::uint64_t>(slot.begin);
-  write.remote_key = mine.block_key;
+  write.there = place.there;
+  write.remote_key = message.state->block_key;
   write.bytes = n + (polls_memory() ? static_cast<Bytes>(sizeof(Envelope))
                      : slot.knows   ? 0
                                     : kEnvelopeWithoutStamp);
@@ -169,49 +173,61 @@ Work VerbsWire::slot_write(const SlotMessage& message, const TakenSlot& slot) co
 
 int VerbsWire::send_eagerly(const Channel& channel, Bytes source, Bytes destination, Bytes n) {
   const SlotMessage message = slot_message(channel, source, destination, n);
-  const TakenSlot slot = take_slot(message);
-  push(slot.queue, slot_write(message, slot));
+  const SlotPlace place = slot_place(message, next_use(message));
+  const TakenSlot slot = take_slot(message, place);
+  push(slot.queue, slot_write(message, place, slot));
   return slot.index;
 }
 
+/// What can be done before a message is there to be sent is done after the last one was.
 class VerbsWire::SlotSend final : public PersistentSend {
  public:
   SlotSend(VerbsWire& wire, const SlotMessage& message, bool last)
       : wire_(wire), message_(message), last_(last) {
     part_.bytes = message.envelope.bytes;
+    aim(wire_.next_use(message_));
   }
   [[gnu::hot]] std::span<const PostedPart> start() override {
-    const TakenSlot slot = wire_.take_slot(message_);
-    part_.channel = static_cast<std::uint16_t>(slot.index);
+    const std::uint32_t use = wire_.next_use(message_);
+    if (use != place_.use) [[unlikely]]  // another message of this peer took the slot
+      aim(use);
+    const TakenSlot slot = wire_.take_slot(message_, place_);
     last_&& wire_.dirty_.empty() ? post(slot) : push(slot);
+    part_.channel = static_cast<std::uint16_t>(slot.index);
+    aim(use + 1);
     return {&part_, 1};
   }
   bool needs_flush() const override { return false; }  // what is sent from a slot stays there
   void touch() const override { weft::touch(this, sizeof *this); }
 
  private:
+  void aim(std::uint32_t use) {
+    place_ = wire_.slot_place(message_, use);
+    for (PreparedWrite& write : writes_) {
+      write.place.addr = reinterpret_cast<std::uint64_t>(place_.here);
+      write.request.wr.rdma.remote_addr = place_.there;
+    }
+  }
   [[gnu::noinline]] void push(const TakenSlot& slot) {
-    wire_.push(slot.queue, wire_.slot_write(message_, slot));
+    wire_.push(slot.queue, wire_.slot_write(message_, place_, slot));
     if (last_) wire_.post_all();
   }
   void post(const TakenSlot& slot) {
     PreparedWrite& write = writes_[slot.knows];
     if (write.request.sg_list == nullptr) [[unlikely]]
       prepare(write, slot);
-    write.place.addr = reinterpret_cast<std::uint64_t>(message_.state->outgoing + slot.begin);
-    write.request.wr.rdma.remote_addr =
-        message_.state->block + static_cast<std::uint64_t>(slot.begin);
     write.request.imm_data = htobe32(slot.immediate);
     if (const int error = slot.queue.post(write)) wire_.fail_post(error, slot.queue.index());
   }
   // Not before: a queue knows when it is connected how much its packets carry.
   [[gnu::noinline]] void prepare(PreparedWrite& write, const TakenSlot& slot) {
-    write = slot.queue.prepare(wire_.slot_write(message_, slot));
+    write = slot.queue.prepare(wire_.slot_write(message_, place_, slot));
     write.request.sg_list = &write.place;
   }
 
   VerbsWire& wire_;
   SlotMessage message_;
+  SlotPlace place_;  // where it goes next
   PostedPart part_;
   bool last_;
   std::array<PreparedWrite, 2> writes_{};  // with the envelope, and where the peer has it

@@ -87,15 +87,25 @@ class VerbsWire final : public Transport {
   };
   class SlotSend;
   SlotMessage slot_message(const Channel& channel, Bytes source, Bytes destination, Bytes n);
+  /// Where a message lies in a slot, in a block of this rank and in the peer's.
+  struct SlotPlace {
+    std::uint32_t use = 0;        // of the ring's slots
+    std::uint32_t immediate = 0;  // bits that tell of the slot
+    std::byte* here = nullptr;
+    std::uint64_t there = 0;
+  };
+  SlotPlace slot_place(const SlotMessage& message, std::uint32_t use) const;
+  std::uint32_t next_use(const SlotMessage& message) const {
+    return message.state->slots_used[message.ring];
+  }
   struct TakenSlot {
     VerbsQueue& queue;
-    int index;    // of the queue, among the peer's
-    Bytes begin;  // of what is in it, in a block
+    int index;  // of the queue, among the peer's
     std::uint32_t immediate;
     bool knows;  // the peer has the envelope: this slot's last message had the same
   };
-  TakenSlot take_slot(const SlotMessage& message);
-  Work slot_write(const SlotMessage& message, const TakenSlot& slot) const;
+  TakenSlot take_slot(const SlotMessage& message, const SlotPlace& place);
+  Work slot_write(const SlotMessage& message, const SlotPlace& place, const TakenSlot& slot) const;
   int send_eagerly(const Channel& channel, Bytes source, Bytes destination, Bytes n);
   template <class Post>
   std::span<const PostedPart> in_parts(Rank peer, std::uint64_t message, Bytes n, Post post);
