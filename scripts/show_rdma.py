@@ -24,8 +24,11 @@ from weft_analysis.tables import number, size, text_table
 
 KIB, MIB = 1 << 10, 1 << 20
 WINDOW = 64
-LONGEST = 120   # seconds of a program, after which something is wrong
+LONGEST = 300   # seconds of a program, after which something is wrong
 PORT = 18700
+KINDS = ("latency", "bandwidth", "collectives")
+SIGNALS = {"write": "ib_write_lat", "immediate": "ib_send_lat"}
+BANDWIDTH_SIZES, SMALL_SIZES = (64 * KIB, MIB), (8, 4 * KIB, 64 * KIB)
 COLLECTIVES = {"all_gather": "weft-tp-allgather", "all_reduce": "weft-row-allreduce", "all_to_all_v": "weft-moe-alltoall"}
 
 
@@ -51,12 +54,16 @@ class Machine:
             raise UsageError(f"{' '.join(words)} failed: {result.stderr.strip() or result.stdout[-300:]}")
         return lines[-1]
 
-    def weft(self, ranks, program, *options):
-        """Rows of a launch."""
+    def weft(self, ranks, program, transport, *options):
+        """Rows of a launch. Where verbs is measured MPI only sets it up, by shared memory: over the same interface, its messages
+        between the samples would slow what follows them."""
         path = self.study.folder / "launch.csv"
         path.unlink(missing_ok=True)
-        words = [launching.find_mpiexec(), "-n", str(ranks), str(self.study.bin_folder / program), *map(str, options), "--csv", str(path)]
-        environment = {**os.environ, "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": self.netdev}
+        words = [launching.find_mpiexec(), "-n", str(ranks), str(self.study.bin_folder / program), "--transport", transport,
+                 *map(str, options), "--csv", str(path)]
+        environment = {**os.environ, "UCX_TLS": "posix,self"}
+        if transport == "mpi":
+            environment.update({"UCX_TLS": "tcp,self", "UCX_NET_DEVICES": self.netdev})
         result = subprocess.run(words, capture_output=True, text=True, timeout=LONGEST, check=False, stdin=subprocess.DEVNULL,
                                 env=environment)
         if result.returncode != 0:
@@ -70,35 +77,41 @@ def pair_value(rows, test, count, column):
     return statistics.median(float(row[column]) for row in rows if row["test"] == test and row["size"] == str(count))
 
 
-def one_turn(machine, ranks, quick):
-    """{figure: value} of everything once."""
-    found = {}
-    times = ("--hot", "--min-time", 0.2, "--max-time", 0.5 if quick else 1, "--timeout", 60)
-    iterations = 500 if quick else 2000
-    found["ib_write_lat"] = float(machine.perftest("ib_write_lat", "-s", 8, "-n", iterations)[4])
-    rows = machine.weft(2, "weft-pairs", "--transport", "verbs", "--sizes", 8, "--signal", "write", *times)
-    found["write"] = pair_value(rows, "latency", 8, "t_p50_us")
-    rows = machine.weft(2, "weft-pairs", "--transport", "verbs", "--sizes", "8,64K,1M", "--window", WINDOW, *times)
-    found["immediate"] = pair_value(rows, "latency", 8, "t_p50_us")
-    found["ib_send_lat"] = float(machine.perftest("ib_send_lat", "-s", 8, "-n", iterations)[4])
-    for count in (64 * KIB, MIB):
-        messages = max(WINDOW, (16 if quick else 64) * MIB // count)
-        line = machine.perftest("ib_write_bw", "-s", count, "-n", messages, "-t", WINDOW)
-        found[f"ib_write_bw {count}"] = float(line[3]) * MIB / 1e9
-        found[f"bandwidth {count}"] = pair_value(rows, "bandwidth", count, "algbw_GBps")
-    line = machine.perftest("ib_write_bw", "-b", "-s", MIB, "-n", 64, "-t", WINDOW)
-    found["both ways"] = float(line[3]) * MIB / 1e9
-    sizes = [8, 4 * KIB, 64 * KIB, MIB]
-    for count in ranks:
-        for collective, program in COLLECTIVES.items():
-            each = count if collective == "all_to_all_v" else 1
-            rows = machine.weft(count, program, "--transport", "verbs,mpi", "--sizes", ",".join(str(one * each) for one in sizes),
-                                "--phase", "comm", *times)
-            for row in rows:
-                if f"/{collective}." in row["cell_id"]:
-                    cell = f"{row['transport']} {collective} {count} {int(row['size']) // each}"
-                    found[cell], found[f"wire {cell}"] = float(row["t_p50_us"]), float(row["wire_GBps"] or "nan")
-    return found
+class Turn:
+    """Everything once; `found` is {figure: value}."""
+
+    def __init__(self, machine, ranks, quick):
+        self.machine, self.ranks, self.quick, self.found = machine, ranks, quick, {}
+        self.times = ("--hot", "--min-time", 0.2, "--max-time", 0.5 if quick else 1, "--timeout", 60)
+
+    def latency(self):
+        for signal, program in SIGNALS.items():
+            line = self.machine.perftest(program, "-s", 8, "-n", 500 if self.quick else 2000)
+            rows = self.machine.weft(2, "weft-pairs", "verbs", "--sizes", 8, "--signal", signal, *self.times)
+            self.found[program], self.found[signal] = float(line[4]), pair_value(rows, "latency", 8, "t_p50_us")
+
+    def bandwidth(self):
+        sizes = ",".join(map(str, BANDWIDTH_SIZES))
+        rows = self.machine.weft(2, "weft-pairs", "verbs", "--sizes", sizes, "--window", WINDOW, *self.times)
+        for count in BANDWIDTH_SIZES:
+            messages = max(WINDOW, (16 if self.quick else 64) * MIB // count)
+            line = self.machine.perftest("ib_write_bw", "-s", count, "-n", messages, "-t", WINDOW)
+            self.found[f"ib_write_bw {count}"] = float(line[3]) * MIB / 1e9
+            self.found[f"bandwidth {count}"] = pair_value(rows, "bandwidth", count, "algbw_GBps")
+
+    def collectives(self):
+        line = self.machine.perftest("ib_write_bw", "-b", "-s", MIB, "-n", 64, "-t", WINDOW)
+        self.found["both ways"] = float(line[3]) * MIB / 1e9
+        for ranks in self.ranks:
+            for collective, program in COLLECTIVES.items():
+                each = ranks if collective == "all_to_all_v" else 1
+                for transport, sizes in (("verbs", (*SMALL_SIZES, MIB)), ("mpi", SMALL_SIZES)):
+                    rows = self.machine.weft(ranks, program, transport, "--phase", "comm", "--sizes", ",".join(str(one * each) for one in sizes),
+                                             *self.times)
+                    for row in rows:
+                        if f"/{collective}." in row["cell_id"]:
+                            cell = f"{row['transport']} {collective} {ranks} {int(row['size']) // each}"
+                            self.found[cell], self.found[f"wire {cell}"] = float(row["t_p50_us"]), float(row["wire_GBps"] or "nan")
 
 
 def compared(turns, ours, theirs):
@@ -107,34 +120,51 @@ def compared(turns, ours, theirs):
     return statistics.median(a), statistics.median(b), statistics.median(x / y for x, y in zip(a, b))
 
 
-def show(turns, ranks):
-    missed, lines = 0, []
+class Verdict:
+    """The lines of the table, and how many goals are missed."""
 
-    def add(what, values, goal, at_most):
-        nonlocal missed
+    def __init__(self, turns, ranks):
+        self.turns, self.ranks, self.lines, self.missed = turns, ranks, [], 0
+
+    def add(self, what, values, goal, at_most):
         mine, other, share = values
         bad = share > goal if at_most else share < goal
-        missed += bad
-        lines.append((what, number(mine, 3), number(other, 3), number(share, 3), f"{'<=' if at_most else '>='} {goal:g}",
-                      "missed" if bad else ""))
+        self.missed += bad
+        self.lines.append((what, number(mine, 3), number(other, 3), number(share, 3), f"{'<=' if at_most else '>='} {goal:g}",
+                           "missed" if bad else ""))
 
-    add("latency 8 B, write, us: ib_write_lat", compared(turns, "write", "ib_write_lat"), 1.05, True)
-    add("latency 8 B, immediate, us: ib_send_lat", compared(turns, "immediate", "ib_send_lat"), 1.05, True)
-    for count in (64 * KIB, MIB):
-        add(f"bandwidth {size(count)}, GB/s: ib_write_bw", compared(turns, f"bandwidth {count}", f"ib_write_bw {count}"), 0.97, False)
-    for count in ranks:
-        for collective in COLLECTIVES:
-            for length in (8, 4 * KIB, 64 * KIB):
-                mpi, verbs, ratio = compared(turns, f"mpi {collective} {count} {length}", f"verbs {collective} {count} {length}")
-                add(f"{collective}, {count} ranks, {size(length)}, us: mpi by tcp", (verbs, mpi, ratio), 1.2, False)
-            # All ranks' bytes go through the one device, and both directions of ib_write_bw -b do.
-            wire = [count * turn[f"wire verbs {collective} {count} {MIB}"] for turn in turns]
-            both = [turn["both ways"] for turn in turns]
-            add(f"{collective}, {count} ranks, 1 MiB, all ranks' GB/s: ib_write_bw -b",
-                (statistics.median(wire), statistics.median(both), statistics.median(a / b for a, b in zip(wire, both))), 0.9, False)
-    print(*text_table(("verbs against", "verbs", "other", "ratio", "goal", ""), lines, left=("verbs against", "goal", "")), sep="\n")
-    print(f"{len(turns)} turns. The ratio of a time against MPI is MPI's over ours. Missed goals: {missed}")
-    return 1 if missed else 0
+    def latency(self):
+        for signal, program in SIGNALS.items():
+            self.add(f"latency 8 B, {signal}, us: {program}", compared(self.turns, signal, program), 1.05, True)
+
+    def bandwidth(self):
+        for count in BANDWIDTH_SIZES:
+            self.add(f"bandwidth {size(count)}, GB/s: ib_write_bw",
+                     compared(self.turns, f"bandwidth {count}", f"ib_write_bw {count}"), 0.97, False)
+
+    def collectives(self):
+        for ranks in self.ranks:
+            for collective in COLLECTIVES:
+                for length in SMALL_SIZES:
+                    mpi, verbs, ratio = compared(self.turns, f"mpi {collective} {ranks} {length}", f"verbs {collective} {ranks} {length}")
+                    self.add(f"{collective}, {ranks} ranks, {size(length)}, us: mpi by tcp", (verbs, mpi, ratio), 1.2, False)
+                # All ranks' bytes go through the one device, and both directions of ib_write_bw -b do.
+                wire = [ranks * turn[f"wire verbs {collective} {ranks} {MIB}"] for turn in self.turns]
+                both = [turn["both ways"] for turn in self.turns]
+                self.add(f"{collective}, {ranks} ranks, 1 MiB, all ranks' GB/s: ib_write_bw -b",
+                         (statistics.median(wire), statistics.median(both), statistics.median(a / b for a, b in zip(wire, both))), 0.9, False)
+
+    def show(self):
+        print(*text_table(("verbs against", "verbs", "other", "ratio", "goal", ""), self.lines, left=("verbs against", "goal", "")), sep="\n")
+        print(f"{len(self.turns)} turns. The ratio of a time against MPI is MPI's over ours. Missed goals: {self.missed}")
+        return 1 if self.missed else 0
+
+
+def chosen(kinds, of):
+    """Does these kinds of figures of a Turn or a Verdict."""
+    for kind in kinds:
+        getattr(of, kind)()
+    return of
 
 
 def measured(study, arguments):
@@ -150,7 +180,7 @@ def measured(study, arguments):
     turns = []
     for turn in range(study.launches):
         launching.progress(f"turn {turn + 1} of {study.launches}")
-        turns.append(one_turn(machine, arguments.ranks, arguments.quick))
+        turns.append(chosen(arguments.only, Turn(machine, arguments.ranks, arguments.quick)).found)
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(turns[-1]) + "\n")
     launching.progress("")
@@ -161,18 +191,18 @@ def main(words):
     made = launching.parser(__doc__, launches=10)
     made.add_argument("--device", default="rxe0", metavar="NAME", help="(default rxe0)")
     made.add_argument("--netdev", default="eth0", metavar="NAME", help="interface of the device, for MPI over TCP (default eth0)")
-    made.add_argument("--ranks", type=launching.positive, nargs="*", default=[2, 4], metavar="N",
-                      help="of the collectives (default 2 4); no number: leave them out")
+    made.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=f"of {', '.join(KINDS)} (default: all)")
+    made.add_argument("--ranks", type=launching.positive, nargs="+", default=[2, 4], metavar="N", help="of the collectives (default 2 4)")
     arguments = made.parse_args(words)
     study = launching.Study("show-rdma", arguments)
     try:
-        return show(measured(study, arguments), arguments.ranks)
+        return chosen(arguments.only, Verdict(measured(study, arguments), arguments.ranks)).show()
     except subprocess.TimeoutExpired as error:
         raise UsageError(f"no end after {error.timeout} s: {' '.join(error.cmd)}") from None
     except FileNotFoundError as error:
         raise UsageError(f"{error.filename} is not there; install perftest, build weft") from None
     except KeyError as error:
-        raise UsageError(f"the turns have no {error}; --ranks says which collectives were measured") from None
+        raise UsageError(f"the turns have no {error}; --only and --ranks say what was measured") from None
 
 
 if __name__ == "__main__":
