@@ -6,6 +6,9 @@
 #include "contract_mutations.hpp"
 #include "contract_slots.hpp"
 #include "transports/transport.hpp"
+#ifdef WEFT_HAS_VERBS
+#include "transports/verbs_device.hpp"
+#endif
 
 namespace weft {
 namespace {
@@ -72,6 +75,27 @@ void add_slots(Bootstrap& b) {
   add_test("slots", "go_round", [&b] { contract::slots_go_round(b); });
 }
 
+#ifdef WEFT_HAS_VERBS
+// Soft-RoCE takes no dma-buf: that is said, with the way out.
+void add_registration() {
+  add_test("registration", "a_dma_buf_that_is_not_taken", [] {
+    const auto device = open_verbs_device({}, 0);
+    Arena arena(MemorySpace::host, 4096);  // its file is none, and nobody gets to look
+    std::string said;
+    try {
+      register_memory(device->domain.get(), {arena.data(), 4096, MemorySpace::device, arena.fd()},
+                      device->where());
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    EXPECT_EQ(said,
+              "ibv_reg_dmabuf_mr failed on rxe0:1 (Operation not supported); 4096 bytes of a "
+              "GPU were to be registered; this device's driver takes no such dma-buf: load "
+              "nvidia-peermem, or use another device");
+  });
+}
+#endif
+
 void add_mutations(Bootstrap& b) {
   add_test("mutation", "dropped_immediate",
            [&b] { contract::dropped_signal_names_the_peer(b, make_verbs_transport); });
@@ -93,6 +117,9 @@ int main(int argc, char** argv) {
   }
   if (transport == "verbs" && bootstrap->size() == 2) {
     add_slots(*bootstrap);
+#ifdef WEFT_HAS_VERBS
+    add_registration();
+#endif
     add_mutations(*bootstrap);
   }
   if (bootstrap->rank() != 0) {  // one report is enough; failures show on every rank

@@ -74,6 +74,7 @@ class ScheduledCommunicator final : public Communicator {
 
   void execute(const OperationPlan& plan);
   void execute(const OperationPlan& plan, const PlanStep& step);
+  void execute_other(const OperationPlan& plan, const PlanStep& step);
   void execute_run_time(const Operation& operation, const char* what);
   void publish_destination(int peer, const Operation& operation);
   void send_run_time(int peer, const Operation& operation, const char* what);

@@ -94,15 +94,15 @@ void ScheduledCommunicator::execute(const OperationPlan& plan, const PlanStep& s
   }
   if (step.kind == PlanStep::Kind::await)
     return await(step.peer, static_cast<std::uint64_t>(step.n), plan.what.c_str());
+  execute_other(plan, step);
+}
+
+void ScheduledCommunicator::execute_other(const OperationPlan& plan, const PlanStep& step) {
   switch (step.kind) {
     case PlanStep::Kind::give_credit:
       return tell(step.peer, kCreditChannel);
     case PlanStep::Kind::take_credit:
       return take_credit(step.peer, plan.what.c_str());
-    case PlanStep::Kind::put:
-    case PlanStep::Kind::send:
-    case PlanStep::Kind::await:
-      return;
     case PlanStep::Kind::offer:
       return tell(step.peer, kDataChannel);
     case PlanStep::Kind::fetch:
@@ -116,6 +116,10 @@ void ScheduledCommunicator::execute(const OperationPlan& plan, const PlanStep& s
     case PlanStep::Kind::reduce:
       return reduce_sum(step.to, plan.sources.data() + step.a, static_cast<int>(step.b), step.n,
                         plan.dtype);
+    case PlanStep::Kind::put:
+    case PlanStep::Kind::send:
+    case PlanStep::Kind::await:
+      return;  // execute() did
   }
 }
 

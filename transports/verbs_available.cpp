@@ -21,7 +21,7 @@ std::string own_reason() {
     if (!any) choose_port(ports, "", -1, 0);  // which says what there is
     const auto device = open_verbs_device({}, 0);
     std::vector<std::byte> memory(kTrialBytes);
-    register_memory(device->domain.get(), memory.data(), memory.size(), device->where());
+    register_memory(device->domain.get(), {memory.data(), memory.size()}, device->where());
     return {};
   } catch (const Error& error) {
     return error.what();

@@ -37,7 +37,7 @@ VerbsControl::VerbsControl(ibv_pd* domain, int ranks, Bytes eager, int long_slot
                sizeof(Credits) + kShortSlots * kShortSlot}}},
       block_(rings_[SlotRing::long_].begin + long_slots * rings_[SlotRing::long_].bytes),
       memory_(ranks * 2 * block_),
-      registered_(register_memory(domain, memory_.data(),
-                                  static_cast<std::size_t>(ranks * 2 * block_), where)) {}
+      registered_(register_memory(
+          domain, {memory_.data(), static_cast<std::size_t>(ranks * 2 * block_)}, where)) {}
 
 }  // namespace weft

@@ -139,14 +139,15 @@ std::shared_ptr<VerbsDevice> open_port(const VerbsPort& port, int wanted_gid) {
 
 }  // namespace
 
-std::shared_ptr<RegisteredMemory> VerbsDevice::memory(std::byte* data, std::size_t bytes) {
+std::shared_ptr<RegisteredMemory> VerbsDevice::memory(const MemoryRange& range) {
   std::erase_if(registered_, [](const auto& known) { return known.expired(); });
   for (const auto& known : registered_) {
     const auto memory = known.lock();
-    if (memory && memory->data == data && memory->bytes >= bytes) return memory;
+    if (memory && memory->range.data == range.data && memory->range.bytes >= range.bytes)
+      return memory;
   }
   auto memory = std::make_shared<RegisteredMemory>(
-      RegisteredMemory{data, bytes, register_memory(domain.get(), data, bytes, where())});
+      RegisteredMemory{range, register_memory(domain.get(), range, where())});
   registered_.push_back(memory);
   return memory;
 }

@@ -50,16 +50,15 @@ bool is_ipv4(const ibv_gid& gid);
 
 /// Memory that is registered while somebody needs it.
 struct RegisteredMemory {
-  const std::byte* data = nullptr;
-  std::size_t bytes = 0;
+  MemoryRange range;
   VerbsMemory keys;
 };
 
 /// An open device with one protection domain, shared by all sessions of this process.
 struct VerbsDevice {
-  /// The registration of `bytes` from `data` on, one for all who ask while it lives. Throws
-  /// Error(usage).
-  std::shared_ptr<RegisteredMemory> memory(std::byte* data, std::size_t bytes);
+  /// The registration of a range, one for all who ask while it lives: a longer one from the same
+  /// address on serves too. Throws Error(usage).
+  std::shared_ptr<RegisteredMemory> memory(const MemoryRange& range);
 
   VerbsContext context;
   VerbsDomain domain;

@@ -4,8 +4,12 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
+
+#include "kernels/buffer.hpp"
 
 namespace weft {
 
@@ -30,10 +34,19 @@ using VerbsQueuePair = VerbsHandle<ibv_qp, ibv_destroy_qp>;
 /// RLIMIT_MEMLOCK in words, "64 KiB" or "unlimited", and what to do about it.
 std::string memlock_text();
 
+/// Memory of the host or of a GPU. A GPU's is known to the kernel by the dma-buf that the GPU's
+/// driver exports, or (-1) by its address, where nvidia-peermem is loaded.
+struct MemoryRange {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+  MemorySpace space = MemorySpace::host;
+  int dma_buf = -1;                  // a file descriptor, which stays the caller's
+  std::uint64_t dma_buf_offset = 0;  // of `data` in it
+};
+
 /// Registers memory for local and remote access. Throws Error(usage) that names the limit on locked
-/// memory where that is the reason.
-VerbsMemory register_memory(ibv_pd* domain, void* data, std::size_t bytes,
-                            const std::string& where);
+/// memory, or what the device or the kernel lacks for a GPU's, where that is the reason.
+VerbsMemory register_memory(ibv_pd* domain, const MemoryRange& range, const std::string& where);
 
 }  // namespace weft
 

@@ -217,8 +217,8 @@ void VerbsPeers::share(Bootstrap& bootstrap, Arena& arena, Bytes used) {
     std::uint32_t key;
   };
   together(bootstrap, [&] {
-    arena_memory_ =
-        device_->memory(arena.data(), static_cast<std::size_t>(std::max<Bytes>(used, 1)));
+    arena_memory_ = device_->memory(
+        {arena.data(), static_cast<std::size_t>(std::max<Bytes>(used, 1)), arena.space()});
   });
   const Shared mine{reinterpret_cast<std::uint64_t>(arena.data()), arena_memory_->keys->rkey};
   const auto all = bootstrap.all_gather(std::as_bytes(std::span(&mine, 1)));

@@ -36,7 +36,6 @@ class VerbsWire final : public Transport {
   std::vector<QueuePairFacts> queue_pairs() const override { return peers_.facts(); }
 
  private:
-  static constexpr int kPollsPerPause = 16;
   static constexpr int kReserve = 4;  // of a send queue's room, for credits
   // Messages of one pair in one operation: half of what an immediate can tell apart.
   static constexpr std::uint32_t kWindow = 2048;
@@ -209,18 +208,15 @@ template <class Reached, class Missing>
 void VerbsWire::await(Rank peer, Reached reached, Missing missing) {
   if (reached()) return;
   post_all();
-  // Polls follow each other at once: asking the completion queue or the memory is pause enough.
-  // With more ranks than cores somebody else needs the core after each.
-  const int polls = policy_.oversubscribed() ? 1 : kPollsPerPause;
-  Patience patience(policy_, polls);
-  for (;;) {
+  PollingPatience patience(policy_);
+  do {
     progress();
-    for (int i = 0; i < polls; ++i) {
+    for (int i = 0; i < patience.polls(); ++i) {
       if (reached()) return;
       if (!polls_memory()) poll_completions();
     }
-    if (!patience.pause()) fail_missing(peer, missing());
-  }
+  } while (patience.lasts());
+  fail_missing(peer, missing());
 }
 
 }  // namespace weft

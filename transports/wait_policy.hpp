@@ -36,56 +36,89 @@ class WaitPolicy {
   bool oversubscribed_;
 };
 
-/// Of one wait:
-///   Patience patience(policy);
-///   while (!reached()) if (!patience.pause()) give up;
-class Patience {
+/// When one wait gives up, and when it lets others have the core.
+class WaitClock {
  public:
-  /// `looks`: how often the caller looks between two pauses. Where it is more than once, looking
-  /// takes long enough by itself, and a processor's pause (140 cycles on some, microseconds on an
-  /// emulated one) would only let the message wait.
-  explicit Patience(const WaitPolicy& policy, int looks = 1)
-      : policy_(policy), looks_each_(looks), spins_left_(policy.spins() / looks) {}
+  explicit WaitClock(const WaitPolicy& policy) : policy_(policy) {}
 
-  /// A short pause; false when the deadline has passed.
-  bool pause() {
-    if (spins_left_ > 0) {
-      --spins_left_;
-      if (looks_each_ == 1) pause_cpu();
-      return true;
+  /// False when the deadline has passed. Else it may have yielded or slept.
+  bool look() {
+    const auto now = Clock::now();
+    if (looks_++ == 0) start_ = now;
+    if (now - start_ > policy_.timeout()) return false;
+    if (policy_.oversubscribed()) {
+      looks_ < kYields ? std::this_thread::yield() : std::this_thread::sleep_for(kSleep);
+    } else if (now - start_ > kPolite) {
+      std::this_thread::yield();
     }
-    return pause_slowly();
+    return true;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr int kPausesPerLook = 256;  // between looks at the clock
-  static constexpr int kSpinsPerLook = 1024;
   static constexpr int kYields = 64;  // oversubscribed: before a wait sleeps
   static constexpr std::chrono::microseconds kSleep{50};
   // A wait longer than this yields too: the peer may need this very core, for its own second
   // stream (overlap) or beside other work.
   static constexpr std::chrono::microseconds kPolite{50};
 
-  bool pause_slowly() {
-    const auto now = Clock::now();
-    if (looks_++ == 0) start_ = now;
-    if (now - start_ > policy_.timeout()) return false;
-    if (policy_.oversubscribed()) {
-      looks_ < kYields ? std::this_thread::yield() : std::this_thread::sleep_for(kSleep);
+  const WaitPolicy& policy_;
+  int looks_ = 0;
+  Clock::time_point start_{};
+};
+
+/// Of one wait that looks at memory:
+///   Patience patience(policy);
+///   while (!reached()) if (!patience.pause()) give up;
+class Patience {
+ public:
+  explicit Patience(const WaitPolicy& policy)
+      : clock_(policy),
+        spins_left_(policy.spins()),
+        pauses_(policy.oversubscribed() ? 0 : kPauses) {}
+
+  /// A short pause; false when the deadline has passed.
+  bool pause() {
+    if (spins_left_ > 0) {
+      --spins_left_;
+      pause_cpu();
       return true;
     }
-    if (looks_each_ > 1) spins_left_ = kSpinsPerLook / looks_each_;
-    for (int i = 0; looks_each_ == 1 && i < kPausesPerLook; ++i) pause_cpu();
-    if (now - start_ > kPolite) std::this_thread::yield();
-    return true;
+    for (int i = 0; i < pauses_; ++i) pause_cpu();
+    return clock_.look();
   }
 
-  const WaitPolicy& policy_;
-  int looks_each_;
-  int spins_left_;
-  int looks_ = 0;  // at the clock
-  Clock::time_point start_{};
+ private:
+  static constexpr int kPauses = 256;  // between looks at the clock
+
+  WaitClock clock_;
+  int spins_left_, pauses_;
+};
+
+/// Of one wait that asks a queue. That takes long enough by itself: a processor's pause (140 cycles
+/// on some, microseconds on an emulated one) would only let the message wait.
+///   PollingPatience patience(policy);
+///   while (!reached within patience.polls() polls) if (!patience.lasts()) give up;
+class PollingPatience {
+ public:
+  explicit PollingPatience(const WaitPolicy& policy)
+      : clock_(policy),
+        polls_(policy.oversubscribed() ? 1 : kPolls),
+        left_(policy.spins() / polls_) {}
+
+  /// With more ranks than cores somebody else needs the core after each.
+  int polls() const { return polls_; }
+  bool lasts() {
+    if (left_-- > 0) return true;
+    left_ = polls_ == 1 ? 0 : kPollsPerLook / polls_;
+    return clock_.look();
+  }
+
+ private:
+  static constexpr int kPolls = 16, kPollsPerLook = 1024;  // at the clock
+
+  WaitClock clock_;
+  int polls_, left_;
 };
 
 }  // namespace weft
