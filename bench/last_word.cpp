@@ -94,7 +94,7 @@ void LastWord::wait_for_the_end(ExitCode code) {
 void LastWord::end_all(ExitCode code, const std::string& message, bool launcher_lives) {
   write_status(static_cast<int>(code), message);
   if (!status_) roll_call_.tell({static_cast<int>(code), message});
-  say_last(message);
+  say_last(fmt::format("weft: error: {}", message));
   std::this_thread::sleep_for(kRelay);
   std::signal(SIGTERM, SIG_DFL);  // the launcher's way to end ranks
   if (launcher_lives) {

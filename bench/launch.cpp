@@ -46,8 +46,8 @@ bool is_unread(int fd) {
 
 }  // namespace
 
-void say_last(const std::string& message) {
-  std::fprintf(stderr, "weft: error: %s\n", message.c_str());
+void say_last(const std::string& line) {
+  std::fprintf(stderr, "%s\n", line.c_str());
   std::fflush(nullptr);
   const auto deadline = std::chrono::steady_clock::now() + kReading;
   while (is_unread(STDERR_FILENO) && std::chrono::steady_clock::now() < deadline) {
@@ -56,11 +56,12 @@ void say_last(const std::string& message) {
 }
 
 // A process that leaves before it has said anything to hydra is one that ended well for it, and the
-// others would wait in MPI_Init. Slurm's srun has an option for that (--kill-on-bad-exit).
-void leave_alone(Rank rank, ExitCode code, const std::string& message, bool before_mpi) {
+// others would wait in MPI_Init: hydra is told. Slurm's srun has an option for that
+// (--kill-on-bad-exit).
+void leave_alone(Rank rank, ExitCode code, const std::string& line) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300) * std::min(rank, 20));
-  say_last(message);
-  if (before_mpi) ask_hydra_to_end_all(static_cast<int>(code));
+  say_last(line);
+  ask_hydra_to_end_all(static_cast<int>(code));
   std::_Exit(static_cast<int>(code));
 }
 
@@ -92,8 +93,8 @@ void check_open_files() {
   if (why.empty()) return;
   std::array<char, HOST_NAME_MAX + 1> host{};
   gethostname(host.data(), HOST_NAME_MAX);
-  leave_alone(rank, ExitCode::usage, fmt::format("rank {} on {}: {}", rank, host.data(), why),
-              true);
+  leave_alone(rank, ExitCode::usage,
+              fmt::format("weft: error: rank {} on {}: {}", rank, host.data(), why));
 }
 
 void check_launch(int found, int needed) {

@@ -8,16 +8,14 @@
 
 namespace weft {
 
-/// Prints an error, and waits until the launcher has read it: hydra was seen to end the ranks first
+/// Prints a line, and waits until the launcher has read it: hydra was seen to end the ranks first
 /// and to throw away what their pipes still held.
-void say_last(const std::string& message);
+void say_last(const std::string& line);
 
-/// Ends this process at once with `code`, after printing `message`, for errors that the other ranks
-/// cannot be told of (a peer that does not answer). Lower ranks print first; hydra ends the others
-/// when the first has left, so one message is seen. `before_mpi`: MPI_Init was not called yet, and
-/// hydra must be told.
-[[noreturn]] void leave_alone(Rank rank, ExitCode code, const std::string& message,
-                              bool before_mpi = false);
+/// Ends this process at once with `code`, after printing `line`, where the other ranks cannot be
+/// told why (of a peer that does not answer, before MPI_Init). Lower ranks print first; hydra ends
+/// the others when the first has left, so one line is seen.
+[[noreturn]] void leave_alone(Rank rank, ExitCode code, const std::string& line);
 
 /// What the launcher's environment promises, and by which variable: 0 if nothing.
 struct Promise {

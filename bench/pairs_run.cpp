@@ -16,6 +16,7 @@
 #include "bench/pair_row.hpp"
 #include "bench/pair_table.hpp"
 #include "bench/pair_trial.hpp"
+#include "bench/ranks.hpp"
 #include "bench/run_frame.hpp"
 #include "bench/tournament.hpp"
 #include "transports/bootstrap_agree.hpp"
@@ -363,14 +364,8 @@ int run_pairs(int argc, char** argv) {
   return report_errors([&](bool first) {
     PairOptions options;
     if (!parse_pair_options(argc, argv, options, first)) return 0;
-    check_open_files();
-    const auto bootstrap = make_mpi_bootstrap(options.common.ranks_per_host);
-    if (options.common.list_transports) {
-      const std::string text = list_transports_text(*bootstrap);
-      if (bootstrap->rank() == 0) fmt::print("{}", text);
-      return 0;
-    }
-    return static_cast<int>(PairsRun(options, *bootstrap).go());
+    return static_cast<int>(run_on_ranks(
+        options.common, [&](Bootstrap& bootstrap) { return PairsRun(options, bootstrap).go(); }));
   });
 }
 

@@ -9,6 +9,7 @@
 #include "bench/launch.hpp"
 #include "bench/options.hpp"
 #include "bench/plan.hpp"
+#include "bench/ranks.hpp"
 #include "bench/run_frame.hpp"
 #include "bench/runner.hpp"
 #include "transports/bootstrap_agree.hpp"
@@ -151,17 +152,6 @@ bool print_plain(const Options& options, const Pattern& pattern, bool first) {
   return options.list_models || options.show_plan;
 }
 
-ExitCode run_with_ranks(const Options& options, const Pattern& pattern) {
-  check_open_files();
-  const auto bootstrap = make_mpi_bootstrap(options.ranks_per_host);
-  if (options.list_transports) {
-    const std::string text = list_transports_text(*bootstrap);
-    if (bootstrap->rank() == 0) fmt::print("{}", text);
-    return ExitCode::ok;
-  }
-  return Run(options, pattern, *bootstrap).go();
-}
-
 }  // namespace
 
 int run_program(int argc, char** argv, std::string_view pattern_name) {
@@ -171,7 +161,8 @@ int run_program(int argc, char** argv, std::string_view pattern_name) {
     if (!parse_options(argc, argv, pattern, options, first)) return 0;
     apply_scene(options, pattern);
     if (print_plain(options, pattern, first)) return 0;
-    return static_cast<int>(run_with_ranks(options, pattern));
+    return static_cast<int>(run_on_ranks(
+        options, [&](Bootstrap& bootstrap) { return Run(options, pattern, bootstrap).go(); }));
   });
 }
 

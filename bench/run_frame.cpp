@@ -83,7 +83,7 @@ ExitCode RunFrame::to_the_end(const std::function<Ending()>& run) {
     // About a peer that does not answer, most likely: the others cannot be told.
     if (error.code() == ExitCode::timed_out) last_word_.timed_out(options_.timeout, error.what());
     last_word_.close(error.code(), error.what());
-    leave_alone(launcher_rank(), error.code(), error.what());
+    leave_alone(launcher_rank(), error.code(), fmt::format("weft: error: {}", error.what()));
   }
 }
 
