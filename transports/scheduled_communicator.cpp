@@ -198,7 +198,7 @@ void ScheduledCommunicator::prepare_sends(OperationPlan& plan) const {
 }
 
 OperationPlan ScheduledCommunicator::plan_points(const Operation& operation,
-                                                 const GroupMatch& match, PointsSeen& seen) const {
+                                                 PointsSeen& seen) const {
   if (world_.native && world_.transport.offers_native(OperationKind::point_to_point)) {
     OperationPlan plan;
     plan.native = world_.transport.native(native_input(operation, {}));
@@ -209,7 +209,7 @@ OperationPlan ScheduledCommunicator::plan_points(const Operation& operation,
     const PointRecord record = record_of(member);
     const std::size_t peer = at(member.peer);
     const std::size_t k = (member.send ? seen.sent : seen.received)[peer]++;
-    const Bytes remote = member.send ? match.receives(member.peer, rank())[k].place : 0;
+    const Bytes remote = member.send ? seen.targets[peer][k].place : 0;
     const GroupMatch::Leave leave = (member.send ? seen.out : seen.in)[peer][k];
     places.push_back({member.send, member.peer, record.place, remote, record.bytes, leave});
   }
@@ -220,10 +220,12 @@ ScheduledCommunicator::PointsSeen ScheduledCommunicator::points_of(const GroupMa
   PointsSeen seen{std::vector<std::size_t>(key_.ranks.size(), 0),
                   std::vector<std::size_t>(key_.ranks.size(), 0),
                   {},
+                  {},
                   {}};
   for (int peer = 0; peer < size(); ++peer) {
     seen.out.push_back(match.leaves(rank(), peer, world_.transport.uncredited_bytes()));
     seen.in.push_back(match.leaves(peer, rank(), world_.transport.uncredited_bytes()));
+    seen.targets.push_back(match.receives(peer, rank()));
   }
   return seen;
 }
@@ -237,7 +239,7 @@ void ScheduledCommunicator::bind(const GroupMatch& match, const std::vector<Rank
   while (plans_.size() < prepared()) {
     const auto op = static_cast<OperationId>(plans_.size());
     OperationPlan plan =
-        is_point(op) ? plan_points(operation(op), match, seen)
+        is_point(op) ? plan_points(operation(op), seen)
                      : plan_collective(operation(op), match.collective(collective++), ranks);
     plan.what = what(operation(op));
     prepare_sends(plan);

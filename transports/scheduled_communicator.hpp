@@ -60,14 +60,14 @@ class ScheduledCommunicator final : public Communicator {
   /// Has the wire prepare the plan's messages, and finds out whether it must be flushed.
   void prepare_sends(OperationPlan& plan) const;
   NativeInput native_input(const Operation& operation, const Matched& matched) const;
-  /// Of each pair: how many messages have been planned, and what leave they have.
+  /// Of each peer: how many messages have been planned, what leave they have, where they go.
   struct PointsSeen {
     std::vector<std::size_t> sent, received;
     std::vector<std::vector<GroupMatch::Leave>> out, in;
+    std::vector<std::vector<PointRecord>> targets;  // of what is sent: as the peer lists them
   };
   PointsSeen points_of(const GroupMatch& match) const;
-  OperationPlan plan_points(const Operation& operation, const GroupMatch& match,
-                            PointsSeen& seen) const;
+  OperationPlan plan_points(const Operation& operation, PointsSeen& seen) const;
   bool is_point(OperationId id) const {
     return operation(id).kind == OperationKind::point_to_point;
   }
