@@ -25,7 +25,7 @@
 namespace weft {
 namespace {
 
-constexpr int kOperationsPerSet = 6;        // windows that a pair prepares, both ways
+constexpr int kOperationsPerSet = 10;       // windows that a pair prepares, both ways
 constexpr Bytes kScratch = Bytes{1} << 20;  // a transport's own needs
 // A test may take this much of --max-time, while ranks without a partner make no progress.
 constexpr double kIdleShare = 2;
