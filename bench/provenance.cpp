@@ -87,7 +87,8 @@ Json libraries(const RunFacts& facts) {
   return {{"mpi", facts.mpi_library.empty() ? Json() : Json(facts.mpi_library)},
           {"kernels", facts.kernels},
           {"libc", fmt::format("glibc {}", gnu_get_libc_version())},
-          {"compiler", __VERSION__}};
+          {"compiler", __VERSION__},
+          {"arch", WEFT_ARCH}};
 }
 
 /// splitmix64's finisher: every bit of the input reaches every bit of the output.

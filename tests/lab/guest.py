@@ -66,9 +66,10 @@ class Vm:
     """One guest; started by entering it, or by prepare_state() and start()."""
 
     def __init__(self, folder, script, *, build=None, cpus=2, memory_mb=1536, modules=("base",), identity=0,
-                 cable=None):
+                 cable=None, processor=None):
         """`folder`: shared, writable; `script`: bash; `modules`: sets of image.MODULES; `cable`: one end of a connected
-        stream socket, the other end is another guest's; what passes is then written to `capture`."""
+        stream socket, the other end is another guest's; what passes is then written to `capture`; `processor`: a model
+        that qemu knows, in place of all that there is here."""
         if not find("setpriv"):
             raise LabError("no setpriv (package util-linux)")
         if platform.machine() != "x86_64" or not find(QEMU):
@@ -78,7 +79,7 @@ class Vm:
         self.capture = self.state / "capture.pcap"
         self.build = pathlib.Path(build or self.folder).resolve()
         self.script, self.cpus, self.memory_mb, self.modules = script, cpus, memory_mb, modules
-        self.identity, self.cable = identity, cable
+        self.identity, self.cable, self.processor = identity, cable, processor
         self.process = None
 
     def start(self):
@@ -105,7 +106,8 @@ class Vm:
 
     def command(self, image):
         accel = accelerator()
-        cpu = ["-accel", "kvm", "-cpu", "host"] if accel == "kvm" else ["-accel", "tcg,thread=multi", "-cpu", EMULATED_CPU]
+        kind, model = ("kvm", "host") if accel == "kvm" else ("tcg,thread=multi", EMULATED_CPU)
+        cpu = ["-accel", kind, "-cpu", self.processor or model]
         words = (f"{KERNEL_WORDS} weft.share={self.folder} weft.build={self.build} weft.state={self.state} "
                  f"weft.id={self.identity} weft.modules={','.join(self.modules)}")
         # setpriv: the kernel ends the guest where this process is killed

@@ -1,8 +1,11 @@
 # label: slow
-"""What needs a kernel of one's own: a wall clock that is set while a run measures, a machine with one processor."""
+"""What needs a machine of one's own: a wall clock that is set while a run measures, one processor, an old processor."""
 import csv
 import datetime
 import json
+import pathlib
+
+import pytest
 
 from harness import assert_all_verified, mpiexec_command, read_json, read_rows, status_of
 from vm_lab import in_guest, run_in_vm
@@ -127,3 +130,15 @@ def test_a_machine_with_one_processor(folder):
         assert float(row["t_p50_us"]) < 1e6, row
     host, = read_json(folder / "o.json")["provenance"]["hosts"]
     assert host["cores"] == 1, host
+
+
+def test_a_processor_older_than_the_build(folder):
+    """A build from a newer login node: one line on one rank, exit code 2, and no illegal instruction."""
+    if "avx2" not in pathlib.Path("/proc/cpuinfo").read_text().split():
+        pytest.skip("this build asks nothing of a processor: the machine has no AVX2")
+    commands = [in_guest(mpiexec_command(2, name, "--csv", "none")) + f" || echo {name} $?" for name in ("pairs", "dp-gradsync")]
+    result = run_in_vm(folder, "\n".join(commands), processor="qemu64")
+    assert result.out.split() == ["pairs", "2", "dp-gradsync", "2"], f"{result.out}\n{result.err}"
+    errors = [line for line in result.err.splitlines() if line.startswith("weft: error: ")]
+    assert len(errors) == 2 and all("rank 0 on vm0: this program was built for processors with AVX2" in line for line in errors), result.err
+    assert "-DWEFT_ARCH" in errors[0] and "Illegal instruction" not in result.err, result.err
