@@ -12,7 +12,8 @@ namespace weft {
 namespace {
 
 constexpr int kBatch = 16;  // completions polled at once
-constexpr Bytes kOneShotBytes = Bytes{8} << 10;
+// Sums up to these are made in one round. On two ranks that sends no more, but adds twice as much.
+constexpr Bytes kOneShotBytes = Bytes{8} << 10, kOneShotBytesOfTwo = Bytes{32} << 10;
 
 }  // namespace
 
@@ -50,12 +51,12 @@ void VerbsWire::commit(Bytes used, std::span<const Rank> peers) {
   peers_.share(bootstrap_, arena_, used);
 }
 
-/// Straight to where it belongs: no copies, one round. Sums of few bytes, or of two ranks (which
-/// send no more that way), are made by everyone from everyone's whole input.
+/// Straight to where it belongs: no copies, one round. Sums of few bytes are made by everyone from
+/// everyone's whole input.
 std::string_view VerbsWire::preferred_algorithm(const ScheduleInput& input, DType dtype) const {
   if (input.kind != OperationKind::all_reduce) return "direct";
   const Bytes bytes = input.counts.empty() ? 0 : input.counts.front() * size_of(dtype);
-  return input.size == 2 || bytes <= kOneShotBytes ? "one-shot" : "direct";
+  return bytes <= (input.size == 2 ? kOneShotBytesOfTwo : kOneShotBytes) ? "one-shot" : "direct";
 }
 
 // ---- receiving
