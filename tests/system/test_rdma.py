@@ -86,9 +86,9 @@ def test_modes(folder):
                + [("groups", weft(4, "dp-gradsync", "--transport", "verbs", "--tp", 2, "--dp", 2, "--model", "tiny", "--layers", 1, "--phase", "comm",
                                   *SHORT, "--csv", "groups.csv", "--queue-pairs", "groups.pairs"))])
     for name, parts in (("robin", 1), ("split", 4), ("small", 3)):
-        spread = {}   # (cell, sender) -> queue pairs of a large operation
+        spread = {}   # (cell, sender) -> queue pairs of a large message
         for row in table(folder / f"{name}.flows"):
-            if row["kind"] == "payload" and "100000B" in row["cell_id"] and "native" in row["cell_id"]:
+            if row["kind"] == "payload" and "reduce_scatter.100000B" in row["cell_id"] and "native" in row["cell_id"]:
                 spread.setdefault((row["cell_id"], row["source"]), []).append(row["channel"])
         assert spread and {len(channels) for channels in spread.values()} == {parts}, (name, spread)
         assert all(len(set(channels)) == len(channels) for channels in spread.values()), (name, spread)
@@ -109,9 +109,10 @@ def test_pairs(folder):
         assert len(rows) == ranks * (ranks - 1) * sizes * 3 == len({row["cell_id"] for row in rows}), name
         for row in rows:
             assert float(row["t_p50_us"]) > 0 and int(row["port_iterations"]) > int(row["n"]), row
-            # What the ports sent is what was posted (of two pairs at a time, by both), less acknowledgements that stood for several
-            # messages, and what was sent again.
-            assert abs(float(row["port_difference"])) < (0.3 if int(row["retransmits"]) else 0.05), row
+            # What the ports sent is what was posted (of two pairs at a time, by both), and what was sent again; with more ranks than
+            # cores an acknowledgement stands for several messages.
+            least, most = -0.3 if name == "several" else -0.05, 0.3 if int(row["retransmits"]) else 0.05
+            assert least < float(row["port_difference"]) < most, row
             assert ("2 pairs at the same time" in row["counter_note"]) == (name == "several"), row
     queues = table(folder / "several.pairs")
     assert len(queues) == 4 * 3 * 2 and all(int(row["udp_source_port"]) and int(row["packets"]) for row in queues), queues
@@ -236,7 +237,8 @@ def test_what_is_wrong_is_named(folder):
     assert codes(folder)["one"] == 0 and "RLIMIT_MEMLOCK is 64 kB" in (folder / "one.out").read_text()
 
 
-RUN_LONG = ("--transport", "verbs", "--sizes", "4K", "--min-time", 60, "--max-time", 60, "--timeout", 10)
+# Messages so long that no machine has enough samples before something happens.
+RUN_LONG = ("--transport", "verbs", "--sizes", "1M", "--min-time", 60, "--max-time", 60, "--timeout", 10)
 
 
 def after_a_row(name, command, then, seconds=5):
@@ -255,7 +257,7 @@ def test_a_peer_that_dies(folder):
     """Killed or stopped: the run ends within the deadline and keeps its files. A port that goes down is told."""
     dies = after_a_row("dies", weft(2, "tp-allgather", *RUN_LONG, "--csv", "dies.csv"), "kill -KILL $(pgrep -n -x weft-tp-allgath)")
     stops = after_a_row("stops", weft(2, "tp-allgather", *RUN_LONG, "--csv", "stops.csv"), "kill -STOP $(pgrep -n -x weft-tp-allgath)")
-    port = after_a_row("port", weft(2, "tp-allgather", "--transport", "verbs", "--sizes", "4K", "--min-time", 12, "--max-time", 12,
+    port = after_a_row("port", weft(2, "tp-allgather", "--transport", "verbs", "--sizes", "1M", "--min-time", 12, "--max-time", 12,
                                     "--csv", "port.csv"), "ip link set eth0 down")
     result = in_rdma_vm(folder, dies + stops + port, timeout=250)
     assert result.code == 0, result.err
