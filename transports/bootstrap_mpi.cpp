@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -17,7 +16,7 @@
 #include "transports/bootstrap.hpp"
 #include "transports/bootstrap_hosts.hpp"
 #include "transports/hydra.hpp"
-#include "transports/mpi_check.hpp"
+#include "transports/mpi_wait.hpp"
 
 namespace weft {
 
@@ -106,7 +105,7 @@ class MpiBootstrap final : public Bootstrap {
   void barrier() override {
     MPI_Request request = MPI_REQUEST_NULL;
     CHECK_MPI(MPI_Ibarrier(comm_, &request));
-    wait(request);
+    wait_politely(request);
   }
   double max_spinning(double mine) override {
     double most = 0;
@@ -116,13 +115,13 @@ class MpiBootstrap final : public Bootstrap {
   void send(Rank to, double value) override {
     MPI_Request request = MPI_REQUEST_NULL;
     CHECK_MPI(MPI_Isend(&value, 1, MPI_DOUBLE, to, 0, comm_, &request));
-    wait(request);
+    wait_politely(request);
   }
   double receive(Rank from) override {
     double value = 0;
     MPI_Request request = MPI_REQUEST_NULL;
     CHECK_MPI(MPI_Irecv(&value, 1, MPI_DOUBLE, from, 0, comm_, &request));
-    wait(request);
+    wait_politely(request);
     return value;
   }
   /// Hydra is told on the line that it gave each rank: MPI_Abort from a second thread, while the
@@ -148,7 +147,7 @@ class MpiBootstrap final : public Bootstrap {
     MPI_Request request = MPI_REQUEST_NULL;
     CHECK_MPI(MPI_Iallgather(&envelope, sizeof envelope, MPI_BYTE, all.data(), sizeof envelope,
                              MPI_BYTE, comm_, &request));
-    wait(request);
+    wait_politely(request);
     const bool one_exchange = std::ranges::all_of(
         all, [](const Envelope& e) { return e.length <= static_cast<MPI_Count>(e.bytes.size()); });
     if (!one_exchange) return gather_long(mine, all);
@@ -163,17 +162,6 @@ class MpiBootstrap final : public Bootstrap {
     std::array<std::byte, 56> bytes{};
   };
 
-  /// MPI's own blocking calls spin: with more ranks than cores they cost a time slice each. This
-  /// one gives the core away.
-  static void wait(MPI_Request& request) {
-    int done = 0;
-    CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-    while (done == 0) {
-      sched_yield();
-      CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-    }
-  }
-
   std::vector<std::vector<std::byte>> gather_long(std::span<const std::byte> mine,
                                                   const std::vector<Envelope>& envelopes) const {
     std::vector<MPI_Count> lengths;
@@ -187,7 +175,7 @@ class MpiBootstrap final : public Bootstrap {
     CHECK_MPI(MPI_Iallgatherv_c(mine.data(), static_cast<MPI_Count>(mine.size()), MPI_BYTE,
                                 everything.data(), lengths.data(), at.data(), MPI_BYTE, comm_,
                                 &request));
-    wait(request);
+    wait_politely(request);
     std::vector<std::vector<std::byte>> parts;
     for (std::size_t r = 0; r < lengths.size(); ++r) {
       parts.emplace_back(everything.begin() + at[r], everything.begin() + at[r + 1]);

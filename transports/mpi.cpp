@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <span>
 
 #include "patterns/error.hpp"
 #include "transports/bootstrap_agree.hpp"
-#include "transports/mpi_check.hpp"
 #include "transports/mpi_types.hpp"
+#include "transports/mpi_wait.hpp"
 #include "transports/run_time_counts.hpp"
 #include "transports/touch.hpp"
 #include "transports/transport.hpp"
@@ -38,8 +39,12 @@ using MpiKey = std::pair<Dimension, std::vector<Rank>>;
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(const MpiKey& key, int rank, const MpiTypes& types)
-      : Communicator(key.second, rank, key.first), types_(types), exchange_(size()) {}
+  /// `oversubscribed`: more ranks than cores wait for each other.
+  MpiCommunicator(const MpiKey& key, int rank, const MpiTypes& types, bool oversubscribed)
+      : Communicator(key.second, rank, key.first),
+        types_(types),
+        oversubscribed_(oversubscribed),
+        exchange_(size()) {}
 
   ~MpiCommunicator() override {
     int finalized = 0;
@@ -107,7 +112,24 @@ class MpiCommunicator final : public Communicator {
     touch_all(op.requests);
   }
 
-  // Equal counts take the plain functions, as a user of MPI would: libraries tune those.
+  /// As a user of MPI would: by the blocking function. Where ranks share cores by the nonblocking
+  /// one, since they would spin each other away (a time slice of milliseconds a message).
+  template <class Blocking, class Nonblocking, class... Arguments>
+  void collective(const char* name, Blocking blocking, Nonblocking nonblocking,
+                  Arguments... arguments) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    const int code = oversubscribed_ ? nonblocking(arguments..., comm_, &request)
+                                     : blocking(arguments..., comm_);
+    if (code != MPI_SUCCESS) fail_mpi(code, name);
+    if (oversubscribed_) wait_politely(request);
+  }
+
+  void wait(std::span<MPI_Request> requests) {
+    if (oversubscribed_) return wait_politely(requests);
+    CHECK_MPI(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+  }
+
+  // Equal counts take the plain functions: libraries tune those.
 
   void all_gather(const Operation& op, const MpiOperation& mine) {
     const MPI_Datatype type = types_.data(op.dtype);
@@ -115,27 +137,28 @@ class MpiCommunicator final : public Communicator {
     const bool in_place = op.in.data == op.out.data + mine.places[me] * size_of(op.dtype);
     const void* from = in_place ? MPI_IN_PLACE : op.in.data;
     if (mine.even) {
-      CHECK_MPI(
-          MPI_Allgather_c(from, mine.counts[0], type, op.out.data, mine.counts[0], type, comm_));
+      collective("MPI_Allgather", MPI_Allgather_c, MPI_Iallgather_c, from, mine.counts[0], type,
+                 op.out.data, mine.counts[0], type);
     } else {
-      CHECK_MPI(MPI_Allgatherv_c(from, mine.counts[me], type, op.out.data, mine.counts.data(),
-                                 mine.places.data(), type, comm_));
+      collective("MPI_Allgatherv", MPI_Allgatherv_c, MPI_Iallgatherv_c, from, mine.counts[me], type,
+                 op.out.data, mine.counts.data(), mine.places.data(), type);
     }
   }
 
   void all_reduce(const Operation& op) {
-    CHECK_MPI(MPI_Allreduce_c(op.in.data, op.out.data, op.out.elements(), types_.data(op.dtype),
-                              types_.sum(op.dtype), comm_));
+    collective("MPI_Allreduce", MPI_Allreduce_c, MPI_Iallreduce_c, op.in.data, op.out.data,
+               op.out.elements(), types_.data(op.dtype), types_.sum(op.dtype));
   }
 
   void reduce_scatter(const Operation& op, const MpiOperation& mine) {
     const MPI_Datatype type = types_.data(op.dtype);
     if (mine.even) {
-      CHECK_MPI(MPI_Reduce_scatter_block_c(op.in.data, op.out.data, mine.counts[0], type,
-                                           types_.sum(op.dtype), comm_));
+      collective("MPI_Reduce_scatter_block", MPI_Reduce_scatter_block_c,
+                 MPI_Ireduce_scatter_block_c, op.in.data, op.out.data, mine.counts[0], type,
+                 types_.sum(op.dtype));
     } else {
-      CHECK_MPI(MPI_Reduce_scatter_c(op.in.data, op.out.data, mine.counts.data(), type,
-                                     types_.sum(op.dtype), comm_));
+      collective("MPI_Reduce_scatter", MPI_Reduce_scatter_c, MPI_Ireduce_scatter_c, op.in.data,
+                 op.out.data, mine.counts.data(), type, types_.sum(op.dtype));
     }
   }
 
@@ -143,7 +166,8 @@ class MpiCommunicator final : public Communicator {
     if (rank() == op.root && op.in.data != op.out.data && op.out.bytes() > 0) {
       std::memcpy(op.out.data, op.in.data, static_cast<std::size_t>(op.out.bytes()));
     }
-    CHECK_MPI(MPI_Bcast_c(op.out.data, op.out.elements(), types_.data(op.dtype), op.root, comm_));
+    collective("MPI_Bcast", MPI_Bcast_c, MPI_Ibcast_c, op.out.data, op.out.elements(),
+               types_.data(op.dtype), op.root);
   }
 
   void all_to_all_v(const Operation& op, MpiOperation& mine) {
@@ -155,8 +179,9 @@ class MpiCommunicator final : public Communicator {
       std::copy(exchange_.recv_at.begin(), exchange_.recv_at.end(), mine.recv_places.begin());
     }
     const MPI_Datatype type = types_.data(op.dtype);
-    CHECK_MPI(MPI_Alltoallv_c(op.in.data, mine.counts.data(), mine.places.data(), type, op.out.data,
-                              mine.recv_counts.data(), mine.recv_places.data(), type, comm_));
+    collective("MPI_Alltoallv", MPI_Alltoallv_c, MPI_Ialltoallv_c, op.in.data, mine.counts.data(),
+               mine.places.data(), type, op.out.data, mine.recv_counts.data(),
+               mine.recv_places.data(), type);
   }
 
   // Receives first, so that messages find their buffers.
@@ -173,11 +198,10 @@ class MpiCommunicator final : public Communicator {
       if (op.members[i].send) {
         start(i);
       } else if (op.in_order) {
-        CHECK_MPI(MPI_Wait(&mine.requests[i], MPI_STATUS_IGNORE));
+        wait({&mine.requests[i], 1});
       }
     }
-    CHECK_MPI(MPI_Waitall(static_cast<int>(mine.requests.size()), mine.requests.data(),
-                          MPI_STATUSES_IGNORE));
+    wait(mine.requests);
   }
 
   static int isend(std::byte* data, Bytes n, Rank to, MPI_Comm comm, MPI_Request* request) {
@@ -188,6 +212,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   const MpiTypes& types_;
+  bool oversubscribed_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::vector<MpiOperation> prepared_;
   ExchangeCounts exchange_;
@@ -195,7 +220,8 @@ class MpiCommunicator final : public Communicator {
 
 class MpiSession final : public Session {
  public:
-  explicit MpiSession(Bootstrap& bootstrap) : bootstrap_(bootstrap), recorder_(0) {}
+  MpiSession(Bootstrap& bootstrap, bool oversubscribed)
+      : bootstrap_(bootstrap), oversubscribed_(oversubscribed), recorder_(0) {}
 
   Communicator& communicator(const Group& group) override {
     const MpiKey key{group.dim, group.ranks.members()};
@@ -205,7 +231,9 @@ class MpiSession final : public Session {
       fail_usage(fmt::format("rank {} is no member of this {} group", bootstrap_.rank(),
                              to_string(group.dim)));
     }
-    return *comms_.emplace(key, std::make_unique<MpiCommunicator>(key, rank, types_)).first->second;
+    return *comms_
+                .emplace(key, std::make_unique<MpiCommunicator>(key, rank, types_, oversubscribed_))
+                .first->second;
   }
 
   void commit() override {
@@ -219,6 +247,7 @@ class MpiSession final : public Session {
 
  private:
   Bootstrap& bootstrap_;
+  bool oversubscribed_;
   FlowRecorder recorder_;
   MpiTypes types_;
   std::map<MpiKey, std::unique_ptr<MpiCommunicator>> comms_;
@@ -250,7 +279,7 @@ std::unique_ptr<Session> make_mpi_session(Bootstrap& bootstrap, Arena&,
     fail_usage(fmt::format("transport 'mpi' has one algorithm, 'default' (MPI chooses), not '{}'",
                            options.algorithm));
   }
-  return std::make_unique<MpiSession>(bootstrap);
+  return std::make_unique<MpiSession>(bootstrap, options.oversubscribed);
 }
 
 }  // namespace weft
