@@ -36,6 +36,7 @@ constexpr unsigned kTurn = 300'000, kReading = 200'000;  // us, as in launch.cpp
   const char* missing = missing_vectors();
   if (missing == nullptr) return;
   const char* rank = std::getenv("PMI_RANK");
+  if (rank == nullptr) rank = std::getenv("SLURM_PROCID");
   const int turn = rank == nullptr ? 0 : std::atoi(rank);
   usleep(kTurn * static_cast<unsigned>(turn < 20 ? turn : 20));
   char host[256] = "";
