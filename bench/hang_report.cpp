@@ -82,28 +82,39 @@ std::string silent_hosts(const std::vector<HostAnswer>& answers) {
   return text;
 }
 
-}  // namespace
-
-std::string hang_report(double seconds, const std::vector<HostAnswer>& answers) {
+/// "missing: ...; waiting: ...; ": of each part only what there is.
+std::string who_waits_for_whom(const std::vector<HostAnswer>& answers) {
   std::vector<Seen> missing, waiting;
   for (const HostAnswer& answer : answers) {
     for (const RankState& state : answer.states)
       (state.condition == Condition::alive ? waiting : missing).push_back({state, answer.host});
   }
-  std::string lost = silent_hosts(answers);
+  std::string lost = silent_hosts(answers), text;
   if (!missing.empty()) lost += (lost.empty() ? "" : ", ") + list(missing, true);
-  std::string text = fmt::format("no progress for {:.0f} s; ", seconds);
   if (!lost.empty()) {
-    text += "missing: " + lost + "; ";
+    text = "missing: " + lost + "; ";
   } else if (const auto last = behind(waiting); !last.empty()) {
-    text += fmt::format("no rank is stopped or dead, behind the others: {}; ", list(last, false));
+    text = fmt::format("no rank is stopped or dead, behind the others: {}; ", list(last, false));
   } else {
-    text += "no rank is stopped or dead, none is behind; ";
+    text = "no rank is stopped or dead, none is behind; ";
   }
   if (!waiting.empty()) text += fmt::format("waiting: {}; ", list(waiting, false));
-  return text +
-         "see whether these processes and hosts live, or raise --timeout if the step needs longer; "
-         "rows measured so far are kept";
+  return text;
+}
+
+constexpr const char* kKept = "rows measured so far are kept";
+
+}  // namespace
+
+std::string hang_report(double seconds, const std::vector<HostAnswer>& answers) {
+  return fmt::format(
+      "no progress for {:.0f} s; {}see whether these processes and hosts live, or raise --timeout "
+      "if the step needs longer; {}",
+      seconds, who_waits_for_whom(answers), kKept);
+}
+
+std::string hang_report(const std::string& cause, const std::vector<HostAnswer>& answers) {
+  return fmt::format("{}; {}{}", cause, who_waits_for_whom(answers), kKept);
 }
 
 }  // namespace weft

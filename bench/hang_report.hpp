@@ -22,4 +22,7 @@ struct HostAnswer {
 /// ranks with the fewest beats are named as behind the others.
 std::string hang_report(double seconds, const std::vector<HostAnswer>& answers);
 
+/// The same of a rank that gave up by itself: CAUSE, which has its own remedy, in front.
+std::string hang_report(const std::string& cause, const std::vector<HostAnswer>& answers);
+
 }  // namespace weft

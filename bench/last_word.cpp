@@ -63,12 +63,19 @@ void LastWord::take_word() {
   if (const auto word = roll_call_.answer()) write_status(word->exit_code, word->message);
 }
 
-void LastWord::timed_out(double seconds, const std::string& cause) {
+std::vector<HostAnswer> LastWord::ask_who_is_missing() {
   if (!board_.claim_last_word()) wait_for_the_end(ExitCode::timed_out);
-  const auto answers = roll_call_.ask(kAsking);
+  auto answers = roll_call_.ask(kAsking);
   if (!answers) wait_for_the_end(ExitCode::timed_out);
-  const std::string report = hang_report(seconds, *answers);
-  end_all(ExitCode::timed_out, cause.empty() ? report : fmt::format("{} ({})", report, cause));
+  return std::move(*answers);
+}
+
+void LastWord::timed_out(double seconds) {
+  end_all(ExitCode::timed_out, hang_report(seconds, ask_who_is_missing()));
+}
+
+void LastWord::timed_out(const std::string& cause) {
+  end_all(ExitCode::timed_out, hang_report(cause, ask_who_is_missing()));
 }
 
 void LastWord::interrupted(int signal, const std::string& activity) {

@@ -28,12 +28,15 @@ class LastWord {
 
   /// For the watchdog: this rank lives and does this.
   void pulse(std::uint64_t beats, const std::string& activity);
-  /// These end all ranks of the launch, from any thread, with the code that belongs to it. `cause`:
-  /// what a wait of this rank said that gave up by itself.
-  [[noreturn]] void timed_out(double seconds, const std::string& cause);
+  /// These end all ranks of the launch, from any thread, with the code that belongs to it. Timed
+  /// out: this rank has made no progress for so many seconds, or gave up by itself for `cause`.
+  [[noreturn]] void timed_out(double seconds);
+  [[noreturn]] void timed_out(const std::string& cause);
   [[noreturn]] void interrupted(int signal, const std::string& activity);
 
  private:
+  /// Whoever is first to come here tells, and asks who is missing.
+  std::vector<HostAnswer> ask_who_is_missing();
   [[noreturn]] void end_all(ExitCode code, const std::string& message, bool launcher_lives = true);
   [[noreturn]] void wait_for_the_end(ExitCode code);
   void write_status(int exit_code, const std::string& why);

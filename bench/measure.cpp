@@ -45,7 +45,8 @@ std::vector<double> slowest(const Block& block) {
 }
 
 // Of each iteration: last rank's start - first rank's.
-void add_skews(const Block& block, std::vector<double>& skews) {
+std::vector<double> start_skews(const Block& block) {
+  std::vector<double> skews;
   for (std::size_t i = 0; i < block.front().size(); ++i) {
     double first = block.front()[i].begun_us, last = first;
     for (const auto& rank : block) {
@@ -54,6 +55,7 @@ void add_skews(const Block& block, std::vector<double>& skews) {
     }
     skews.push_back(last - first);
   }
+  return skews;
 }
 
 // From the first start to the last end: what agreeing on starts costs counts too, or a microsecond
@@ -67,8 +69,13 @@ double wall_us(const Block& block) {
   return last - first;
 }
 
-double median_of_valid(std::vector<double> samples) {
+std::vector<double> valid(std::vector<double> samples) {
   std::erase_if(samples, [](double v) { return std::isnan(v); });
+  return samples;
+}
+
+double median_of_valid(std::vector<double> samples) {
+  samples = valid(std::move(samples));
   std::sort(samples.begin(), samples.end());
   return quantile(samples, 0.5);
 }
@@ -98,6 +105,8 @@ class Race {
     return contestant_.posted && context_.ports ? contestant_.posted() : WorkPosted();
   }
   void take_samples(const Block& block);
+  /// Every second sample of this attempt.
+  void thin();
 
   const MeasureContext& context_;
   const StoppingRule& rule_;
@@ -106,10 +115,11 @@ class Race {
   Measurement now_, best_;
   std::vector<PortCounts> ports_now_, ports_best_;  // of this rank's host, where it reads them
   std::vector<RowWriter::Sample> raw_;              // of all attempts
-  std::vector<double> valid_, skews_;
-  double period_us_ = 0;  // wall time from start to start
+  SampleStride stride_;
+  std::vector<double> samples_, skews_;  // of this attempt; late ones are NaN
+  double period_us_ = 0;                 // wall time from start to start
   double first_us_ = 0, zero_us_ = 0, spent_us_ = 0;
-  int done_ = 0, attempts_ = 0;
+  int done_ = 0, attempt_began_ = 0, attempts_ = 0;
 };
 
 Block Race::run_block(int iterations) {
@@ -157,23 +167,33 @@ void Race::keep_raw(const Block& block) {
   for (std::size_t rank = 0; rank < block.size(); ++rank) {
     for (std::size_t i = 0; i < block[rank].size(); ++i) {
       const Timing& t = block[rank][i];
-      raw_.push_back({done_ + static_cast<int>(i), static_cast<Rank>(rank), t.start_us - zero_us_,
+      const int iteration = done_ + static_cast<int>(i);
+      if (!stride_.keeps(iteration - attempt_began_)) continue;
+      raw_.push_back({iteration, static_cast<Rank>(rank), t.start_us - zero_us_,
                       t.end_us - zero_us_, t.late == 0, attempts_});
     }
   }
 }
 
+void Race::thin() {
+  keep_every_second(samples_);
+  keep_every_second(skews_);
+  std::erase_if(raw_, [this](const RowWriter::Sample& sample) {
+    return sample.attempt == attempts_ && !stride_.keeps(sample.iteration - attempt_began_);
+  });
+}
+
 void Race::take_samples(const Block& block) {
-  const std::vector<double> samples = slowest(block);
-  for (double sample : samples) {
-    std::isnan(sample) ? static_cast<void>(++now_.late) : valid_.push_back(sample);
+  const std::vector<double> samples = slowest(block), skews = start_skews(block);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    if (!stride_.keeps(done_ - attempt_began_ + static_cast<int>(i))) continue;
+    samples_.push_back(samples[i]);
+    skews_.push_back(skews[i]);
   }
-  add_skews(block, skews_);
   if (context_.bootstrap.rank() == 0) keep_raw(block);
   done_ += static_cast<int>(samples.size());
   spent_us_ += wall_us(block);
   period_us_ = wall_us(block) / static_cast<double>(samples.size());
-  now_.summary = summarise(valid_, effective_samples(valid_));
 }
 
 void Race::run_one_block() {
@@ -188,6 +208,11 @@ void Race::run_one_block() {
   take_samples(run_block(size));
   now_.port_iterations += size;
   now_.posted += posted() - before;
+  if (stride_.widen(samples_.size(), rule_, spent_us_)) thin();
+  if (!may_stop(samples_.size(), rule_, spent_us_)) return;
+  const std::vector<double> on_time = valid(samples_);
+  now_.late = static_cast<int>(samples_.size() - on_time.size());
+  now_.summary = summarise(on_time, effective_samples(on_time));
   now_.stop_reason = stop_reason(now_.summary, rule_, spent_us_);
 }
 
@@ -195,8 +220,10 @@ void Race::start_attempt() {
   ++attempts_;
   now_ = Measurement();
   ports_now_.clear();
-  valid_.clear();
+  samples_.clear();
   skews_.clear();
+  stride_ = SampleStride();
+  attempt_began_ = done_;
   spent_us_ = 0;
 }
 

@@ -92,7 +92,8 @@ void add_verbs_options(CLI::App& app, Options& options) {
       "exponent t: a packet is sent again after 4 us x 2^t\nwithout acknowledgement (default "
       "14)",
       verbs.timeout, 1, 31);
-  add_integer(group, "--retries", "of a packet until its queue pair fails (default 7)",
+  add_integer(group, "--retries",
+              "of a packet until its queue pair fails (default 7,\nwhich Soft-RoCE takes for ever)",
               verbs.retries, 0, 7);
   add_integer(group, "--rnr-retries", "while the receiver is not ready (default 7: for ever)",
               verbs.rnr_retries, 0, 7);

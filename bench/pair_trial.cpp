@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
+#include <span>
 
 #include "bench/clock_sync.hpp"
 
@@ -21,6 +21,8 @@ struct Header {
   char stop_reason[kReasonBytes];
   std::uint32_t why_bytes, samples;
 };
+
+double duration(const std::vector<double>& times) { return times.back() - times.front(); }
 
 bool receives(PairTest test, bool begins) { return test != PairTest::bandwidth || !begins; }
 
@@ -126,50 +128,50 @@ std::string PairTrial::verify(PairTest test, Rank peer, bool begins, PairResult&
 // The first iteration of a block waits for a peer that has just been told of it: not timed. One
 // reading is the end of a sample and the start of the next: whatever this rank does in between, the
 // peer may still be busy with what went before.
-[[gnu::hot]] std::vector<double> PairTrial::run_block(PairTest test, Rank peer, int iterations,
-                                                      PairResult& result) {
-  const double share = test == PairTest::latency ? 0.5 : 1;
-  marks_.resize(static_cast<std::size_t>(iterations));
+[[gnu::hot]] std::vector<double> PairTrial::run_block(PairTest test, Rank peer, int iterations) {
+  marks_.resize(static_cast<std::size_t>(iterations) + 1);
   bootstrap_.send(peer, iterations);
   link_.open(test, peer, turn_, true);
   iterate(test, peer, true);
   clock_.anchor();
-  const std::uint64_t begun = clock_.mark();
-  for (std::uint64_t& mark : marks_) {
+  marks_.front() = clock_.mark();
+  for (std::uint64_t& mark : std::span(marks_).subspan(1)) {
     iterate(test, peer, true);
     mark = clock_.mark();
   }
   close(test, peer, true);
-  std::vector<double> elapsed;
-  elapsed.reserve(marks_.size());
-  double start = clock_.us_of(begun);
-  block_us_ = clock_.us_of(marks_.back()) - start;
-  for (const std::uint64_t mark : marks_) {
-    const double end = clock_.us_of(mark);
-    elapsed.push_back(share * (end - start));
-    const int number = static_cast<int>(result.samples.size());
-    result.samples.push_back(
-        {number, bootstrap_.rank(), start - zero_us_, end - zero_us_, true, 1});
-    start = end;
-  }
-  return elapsed;
+  std::vector<double> times;
+  times.reserve(marks_.size());
+  for (const std::uint64_t mark : marks_) times.push_back(clock_.us_of(mark));
+  return times;
 }
 
 void PairTrial::time(PairTest test, Rank peer, PairResult& result) {
-  zero_us_ = monotonic_us();
-  result.samples.reserve(static_cast<std::size_t>(2 * rule_.max_samples));
-  result.first_us = run_block(test, peer, 1, result).front();
-  const int warm_up = std::max(1, block_size(block_us_, rule_, 0) / 4);
-  run_block(test, peer, warm_up, result);
-  double period_us = block_us_ / warm_up, spent_us = 0;
-  result.samples.clear();
+  const double share = test == PairTest::latency ? 0.5 : 1;
+  const double zero_us = monotonic_us();
+  const std::vector<double> first = run_block(test, peer, 1);
+  result.first_us = share * duration(first);
+  const int warm_up = std::max(1, block_size(duration(first), rule_, 0) / 4);
+  double period_us = duration(run_block(test, peer, warm_up)) / warm_up, spent_us = 0;
+  SampleStride stride;
+  int done = 0;
   std::vector<double> samples;
   while (result.stop_reason.empty()) {
     const int size = block_size(period_us, rule_, spent_us);
-    const std::vector<double> block = run_block(test, peer, size, result);
-    samples.insert(samples.end(), block.begin(), block.end());
-    period_us = block_us_ / size;
-    spent_us += block_us_;
+    const std::vector<double> times = run_block(test, peer, size);
+    for (std::size_t i = 0; i + 1 < times.size(); ++i, ++done) {
+      if (!stride.keeps(done)) continue;
+      const double start = times[i], end = times[i + 1];
+      samples.push_back(share * (end - start));
+      result.samples.push_back({done, bootstrap_.rank(), start - zero_us, end - zero_us, true, 1});
+    }
+    period_us = duration(times) / size;
+    spent_us += duration(times);
+    if (stride.widen(samples.size(), rule_, spent_us)) {
+      keep_every_second(samples);
+      keep_every_second(result.samples);
+    }
+    if (!may_stop(samples.size(), rule_, spent_us)) continue;
     result.summary = summarise(samples, effective_samples(samples));
     result.stop_reason = stop_reason(result.summary, rule_, spent_us);
   }

@@ -43,8 +43,8 @@ class PairTrial {
   std::string verify(PairTest test, Rank peer, bool begins, PairResult& result);
   void iterate(PairTest test, Rank peer, bool begins);
   void close(PairTest test, Rank peer, bool begins);
-  /// The next block of who begins: its samples in us, its wall time.
-  std::vector<double> run_block(PairTest test, Rank peer, int iterations, PairResult& result);
+  /// The next block of who begins: when its first sample began and when each ended, us.
+  std::vector<double> run_block(PairTest test, Rank peer, int iterations);
   void time(PairTest test, Rank peer, PairResult& result);
   /// True if both ends say so.
   bool agree(Rank peer, bool mine);
@@ -59,7 +59,6 @@ class PairTrial {
   int turn_ = 0;  // of the sets; the same at both ends
   std::int64_t iterations_ = 0;
   std::vector<std::uint64_t> marks_;  // of the clock, in a block
-  double block_us_ = 0, zero_us_ = 0;
 };
 
 }  // namespace weft

@@ -36,7 +36,7 @@ RunFrame::RunFrame(const Options& options, Bootstrap& bootstrap)
 
 Watchdog RunFrame::watch(double seconds, std::function<std::string()> activity) {
   return Watchdog(
-      seconds, [this](double waited) { last_word_.timed_out(waited, ""); },
+      seconds, [this](double waited) { last_word_.timed_out(waited); },
       [this, activity](int signal) { last_word_.interrupted(signal, activity()); },
       [this, activity](std::uint64_t beats) { last_word_.pulse(beats, activity()); });
 }
@@ -81,7 +81,7 @@ ExitCode RunFrame::to_the_end(const std::function<Ending()>& run) {
     return error.code();
   } catch (const Error& error) {
     // About a peer that does not answer, most likely: the others cannot be told.
-    if (error.code() == ExitCode::timed_out) last_word_.timed_out(options_.timeout, error.what());
+    if (error.code() == ExitCode::timed_out) last_word_.timed_out(error.what());
     last_word_.close(error.code(), error.what());
     leave_alone(launcher_rank(), error.code(), fmt::format("weft: error: {}", error.what()));
   }

@@ -38,6 +38,18 @@ int block_size(double period_us, const StoppingRule& rule, double spent_us) {
   return std::min(block_size(period_us), static_cast<int>(std::min(fitting, 1e9)) + 1);
 }
 
+bool SampleStride::widen(std::size_t samples, const StoppingRule& rule, double spent_us) {
+  if (spent_us >= rule.min_time_us || samples < static_cast<std::size_t>(rule.max_samples)) {
+    return false;
+  }
+  stride_ *= 2;
+  return true;
+}
+
+bool may_stop(std::size_t samples, const StoppingRule& rule, double spent_us) {
+  return spent_us >= rule.min_time_us || samples >= static_cast<std::size_t>(rule.max_samples);
+}
+
 std::string_view stop_reason(const Summary& summary, const StoppingRule& rule, double spent_us) {
   if (spent_us >= rule.min_time_us && precise(summary, rule)) return "precision";
   if (spent_us >= rule.max_time_us && summary.n >= 1) return "max_time";

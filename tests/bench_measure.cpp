@@ -85,6 +85,58 @@ TEST(Measure, StopsAtPrecisionOrAtTheLongestTime) {
   });
 }
 
+// Of more iterations than are kept every second stays, again and again: spread over all of the
+// time.
+TEST(Measure, TheLeastTimeIsKeptWithBoundedSamples) {
+  on_ranks(2, [](Bootstrap& bootstrap) {
+    StoppingRule rule;
+    rule.precision = 1.0;
+    rule.min_time_us = 200e3;
+    rule.max_samples = 64;
+    const Measurement m = measure_one(
+        bootstrap, true, rule, [] { std::this_thread::sleep_for(std::chrono::microseconds(100)); });
+    EXPECT_EQ(m.stop_reason, "precision");
+    EXPECT_LE(m.summary.n, 2 * 64 + 500);  // a block of at most 500 beyond what is kept
+    if (bootstrap.rank() != 0) return;
+    std::vector<int> iterations;
+    double last_us = 0;
+    for (const auto& sample : m.raw) {
+      if (sample.attempt != m.attempts) continue;
+      last_us = std::max(last_us, sample.end_us);
+      if (sample.rank == 0) iterations.push_back(sample.iteration);
+    }
+    ASSERT_GT(iterations.size(), 8u);
+    const int stride = iterations[1] - iterations[0];
+    EXPECT_GT(stride, 1);
+    EXPECT_EQ(stride & (stride - 1), 0) << stride;
+    for (std::size_t i = 1; i < iterations.size(); ++i) {
+      EXPECT_EQ(iterations[i] - iterations[i - 1], stride);
+    }
+    EXPECT_GE(last_us, 180e3);
+    EXPECT_GE(iterations.back() - iterations.front(), 200);
+  });
+}
+
+TEST(Measure, StrideDoublesOnlyBeforeTheLeastTime) {
+  StoppingRule rule;
+  rule.min_time_us = 1000;
+  rule.max_samples = 4;
+  SampleStride stride;
+  EXPECT_FALSE(stride.widen(3, rule, 10));
+  EXPECT_TRUE(stride.keeps(1));
+  EXPECT_TRUE(stride.widen(4, rule, 10));
+  EXPECT_TRUE(stride.keeps(0) && stride.keeps(2) && !stride.keeps(3));
+  EXPECT_FALSE(stride.widen(4, rule, 1000));
+  EXPECT_TRUE(stride.keeps(2));
+  std::vector<int> odd{0, 1, 2, 3, 4}, even{0, 1, 2, 3}, none;
+  keep_every_second(odd);
+  keep_every_second(even);
+  keep_every_second(none);
+  EXPECT_EQ(odd, (std::vector{0, 2, 4}));
+  EXPECT_EQ(even, (std::vector{0, 2}));
+  EXPECT_TRUE(none.empty());
+}
+
 TEST(Measure, IterationsWithoutWorkEnd) {
   on_ranks(2, [](Bootstrap& bootstrap) {
     StoppingRule rule = short_rule();

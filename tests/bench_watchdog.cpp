@@ -153,6 +153,16 @@ TEST(HangReport, WithoutAMissingRankNamesWhoIsBehind) {
   EXPECT_NE(hang_report(3, {level}).find("none is behind"), std::string::npos);
 }
 
+TEST(HangReport, BeginsWithTheCauseOfARankThatGaveUp) {
+  const HostAnswer a{"a",
+                     {0, 1},
+                     true,
+                     {state(0, Condition::alive, 5, "x"), state(1, Condition::stopped, 4, "w")}};
+  EXPECT_EQ(hang_report("queue pair 0x11: broken; raise it", {a}),
+            "queue pair 0x11: broken; raise it; missing: rank 1 on a (stopped; last seen w); "
+            "waiting: rank 0 on a (x); rows measured so far are kept");
+}
+
 /// A "rank 0" in a process of its own, with a status file and a keeper; returns what the file says
 /// when `end` has ended it.
 nlohmann::json status_after(const std::function<void(StatusFile&)>& end) {

@@ -99,6 +99,19 @@ def check_samples(rows, samples):
         assert int(row["n"]) in counts.values() and {sample["rank"] for sample in mine} == {row["peer_from"]}, row
 
 
+def test_the_least_time_is_kept(folder):
+    """However short the messages: what is to run for half a second loads the network for half a second (20000 of them take a few milliseconds)."""
+    _, rows = pairs(folder, 2, "--transport", "shm", "--samples", folder / "samples.csv",
+                    quick=("--min-time", 0.5, "--max-time", 0.5, "--sizes", "8"))
+    samples = read_rows(folder / "samples.csv")
+    check_samples(rows, samples)
+    for row in rows:
+        mine = [sample for sample in samples if sample["cell_id"] == row["cell_id"] and sample["attempt"] == row["attempts"]]
+        assert float(mine[-1]["end_us"]) - float(mine[0]["start_us"]) > 0.45e6 and 1000 < len(mine) < 21000, row
+        if row["test"] == "latency":
+            assert float(row["t_p50_us"]) * 2 * len(mine) < 0.25e6, row   # of more iterations than are kept
+
+
 def test_noisy_cells_are_measured_again(folder):
     """The quietest attempt is in the row, all are in the samples."""
     with other_load(2):
