@@ -30,6 +30,7 @@ class MutatedWire : public Transport {
                                     Bytes n) override {
     return wire_->fetch(channel, source, destination, n);
   }
+  void post() override { wire_->post(); }
   void flush() override { wire_->flush(); }
   CommId max_comms() const override { return wire_->max_comms(); }
   Bytes uncredited_bytes() const override { return wire_->uncredited_bytes(); }

@@ -150,6 +150,7 @@ inline void ScheduleMachine::post(int r) {
   check_round(r);
   for (const LocalStep& step : rank.current.before) local(r, step);
   for (const Transfer& transfer : rank.current.sends) put(r, transfer);
+  for (const LocalStep& step : rank.current.meanwhile) local(r, step);
   rank.posted = true;
 }
 

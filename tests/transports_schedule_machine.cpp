@@ -53,6 +53,18 @@ TEST(ScheduleMachine, FindsASourceOverwrittenTooEarly) {
   EXPECT_THROW(play({send}, {{.receives = {{0, 1, 2}}}}), ScheduleFault);
 }
 
+TEST(ScheduleMachine, FindsASourceMadeTooLate) {
+  const LocalStep copy{LocalStep::Kind::copy, kIn, kScratch, 2};
+  const Round receive{.receives = {{0, 1, 2}}};
+  const std::vector<Transfer> sends{{1, kScratch, kOut, 2}};
+  EXPECT_NO_THROW(play({{.before = {copy}, .sends = sends}}, {receive}));
+  EXPECT_THROW(play({{.sends = sends, .meanwhile = {copy}}}, {receive}), ScheduleFault);
+  EXPECT_THROW(play({{.before = {copy}, .sends = sends, .meanwhile = {copy}}}, {receive}),
+               ScheduleFault);  // overwritten while it is read
+  const Round other{.sends = {{1, kIn, kOut, 2}}, .meanwhile = {copy}};
+  EXPECT_NO_THROW(play({other}, {receive}));
+}
+
 TEST(ScheduleMachine, FindsAReadThatMayComeTooEarly) {
   const LocalStep copy{LocalStep::Kind::copy, kOut, kScratch, 2};
   const Round early{.before = {copy}, .receives = {{0, 1, 2}}};

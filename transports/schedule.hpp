@@ -33,14 +33,16 @@ struct LocalStep {
   Index elements = 0;
 };
 
-/// One round: `before` (local steps), then all sends are posted, then `receives[i]` messages are
-/// awaited from peers[i], then `after`. A transfer of zero elements is never listed. A message is
+/// One round: `before` (local steps), then all sends are posted, then `meanwhile` (local steps,
+/// while data are on their way), then `receives[i]` messages are awaited from peers[i], then
+/// `after`. A transfer of zero elements is never listed. A message is
 /// received in the round it was sent in or in a later one, and may be read from `after` of that
 /// round on. All members have equally many rounds; no rank waits for a round of ranks that it does
 /// not receive from.
 struct Round {
   std::vector<LocalStep> before{};
   std::vector<Transfer> sends{};
+  std::vector<LocalStep> meanwhile{};
   struct Receive {
     int peer = 0;
     int messages = 0;

@@ -45,6 +45,10 @@ void RoundBuilder::send(int peer, Place from, Place to, Index elements) {
   if (elements > 0) round_.sends.push_back({peer, from, to, elements});
 }
 
+void RoundBuilder::copy_meanwhile(Place from, Place to, Index elements) {
+  if (elements > 0) round_.meanwhile.push_back({LocalStep::Kind::copy, from, to, elements});
+}
+
 void RoundBuilder::receive(int peer, Index elements) {
   if (elements == 0) return;
   if (round_.receives.empty() || round_.receives.back().peer != peer)

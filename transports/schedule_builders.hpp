@@ -76,8 +76,11 @@ inline int in_one(Index, int) { return 1; }
 /// entry.
 class RoundBuilder {
  public:
+  /// Of what a send of this round reads.
   void copy_before(Place from, Place to, Index elements);
   void send(int peer, Place from, Place to, Index elements);
+  /// Of anything else: nobody waits for it.
+  void copy_meanwhile(Place from, Place to, Index elements);
   void receive(int peer, Index elements);
   void copy_after(Place from, Place to, Index elements);
   void reduce_after(Place from, Place to, Index elements);

@@ -49,7 +49,7 @@ void gather_round(const Blocks& blocks, Place own, int me, RoundBuilder& round) 
 
 std::unique_ptr<Schedule> make_all_gather(const ScheduleInput& input, int rank) {
   return make_lazy(1, 0, [rank, blocks = Blocks(input.counts)](int, RoundBuilder& round) {
-    round.copy_before(in_at(0), out_at(blocks.offset(rank)), blocks.count(rank));
+    round.copy_meanwhile(in_at(0), out_at(blocks.offset(rank)), blocks.count(rank));
     gather_round(blocks, in_at(0), rank, round);
   });
 }
@@ -141,7 +141,7 @@ std::unique_ptr<Schedule> make_broadcast(const ScheduleInput& input, int rank) {
   const Index total = count_of(input, 0);
   return make_lazy(1, 0, [=, n = input.size, root = input.root](int, RoundBuilder& round) {
     if (rank != root) return round.receive(root, total);
-    round.copy_before(in_at(0), out_at(0), total);
+    round.copy_meanwhile(in_at(0), out_at(0), total);
     for (int i = 1; i < n; ++i) round.send(wrap(rank + i, n), in_at(0), out_at(0), total);
   });
 }
@@ -159,7 +159,7 @@ std::unique_ptr<Schedule> make_all_to_all_v(const ScheduleInput& input, int rank
     const int n = input.size;
     const auto from = [&](int to) { return in_at(send_offset(input, rank, to)); };
     const auto place = [&](int to) { return out_at(recv_offset(input, rank, to)); };
-    round.copy_before(from(rank), place(rank), cell(input, rank, rank));
+    round.copy_meanwhile(from(rank), place(rank), cell(input, rank, rank));
     for (int i = 1; i < n; ++i) {
       const int to = wrap(rank + i, n);
       round.send(to, from(to), place(to), cell(input, rank, to));

@@ -156,7 +156,7 @@ void gather_inside(const TwoLevel& level, int me, RoundBuilder& round) {
 std::unique_ptr<Schedule> make_all_gather(const ScheduleInput& input, int rank) {
   return make_lazy(2, 0, [rank, level = TwoLevel::by_rank(input)](int r, RoundBuilder& round) {
     if (r == 1) return gather_inside(level, rank, round);
-    round.copy_before(in_at(0), out_at(level.offset(rank)), level.count(rank));
+    round.copy_meanwhile(in_at(0), out_at(level.offset(rank)), level.count(rank));
     gather_between(level, rank, in_at(0), round);
   });
 }

@@ -50,7 +50,7 @@ std::unique_ptr<Schedule> make_broadcast(const ScheduleInput& input, int rank) {
   return make_lazy(rounds + 1, 0, [tree, rank, rounds](int r, RoundBuilder& round) {
     const bool is_root = rank == tree.root;
     const Place from = is_root ? in_at(0) : out_at(0);
-    if (is_root && r == 0) round.copy_before(from, out_at(0), tree.total);
+    if (is_root && r == 0) round.copy_meanwhile(from, out_at(0), tree.total);
     if (r == rounds) return spread_round(tree, from, rank, round);
     if (tree.leads(rank)) tree_round(tree, from, r, round);
   });
@@ -145,7 +145,7 @@ void bring(const Exchange& x, int server, int j, Index at, RoundBuilder& round) 
   if (server != x.me) {
     round.send(server, x.source(j), scratch_at(at), x.block(x.me, j));
   } else if (!x.alone()) {
-    round.copy_before(x.source(j), scratch_at(at), x.block(x.me, j));
+    round.copy_meanwhile(x.source(j), scratch_at(at), x.block(x.me, j));
   }
 }
 
@@ -153,7 +153,7 @@ void exchange_inside(const Exchange& x, RoundBuilder& round) {
   const auto bring_to = [&](int server) {
     x.for_each_served(server, [&](int j, Index at) { bring(x, server, j, at, round); });
   };
-  round.copy_before(x.source(x.me), x.target(x.me, x.me), x.block(x.me, x.me));
+  round.copy_meanwhile(x.source(x.me), x.target(x.me, x.me), x.block(x.me, x.me));
   bring_to(x.me);
   for (int i = 1; i < x.map.host_size(x.me); ++i) {
     const int peer = x.map.neighbour(x.me, i);

@@ -132,7 +132,7 @@ std::unique_ptr<Schedule> make_broadcast(const ScheduleInput& input, int rank) {
   const int n = input.size, root = input.root, place = wrap(rank - root, n);
   const int rounds = std::bit_width(static_cast<unsigned>(n - 1));
   return make_lazy(rounds, 0, [=, total = count_of(input, 0)](int r, RoundBuilder& round) {
-    if (place == 0 && r == 0) round.copy_before(in_at(0), out_at(0), total);
+    if (place == 0 && r == 0) round.copy_meanwhile(in_at(0), out_at(0), total);
     const int width = 1 << r;  // members that have the data already
     if (place < width) {
       if (place + width >= n) return;

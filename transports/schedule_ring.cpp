@@ -83,7 +83,7 @@ std::unique_ptr<Schedule> make_journey(const Journey& journey, Index scratch, In
     };
     if (r == 0) {
       const int block = journey.goes(0);
-      if (own > 0) round.copy_before(in_at(0), out_at(journey.blocks.offset(block)), own);
+      if (own > 0) round.copy_meanwhile(in_at(0), out_at(journey.blocks.offset(block)), own);
       for (int p = 0; p < journey.pieces_of(block); ++p) journey.send(0, p, round);
     } else if (r <= before.back()) {
       const int k = step_of(r - 1);
@@ -230,7 +230,7 @@ std::unique_ptr<Schedule> make_broadcast(const ScheduleInput& input, int rank) {
                                                                              RoundBuilder& round) {
     const auto count = [&](int s) { return s < 0 || s >= segments ? 0 : blocks.count(s); };
     const int goes = r - place, comes = r - place + 1;
-    if (place == 0 && r == 0) round.copy_before(in_at(0), out_at(0), blocks.total());
+    if (place == 0 && r == 0) round.copy_meanwhile(in_at(0), out_at(0), blocks.total());
     if (place < ring.n - 1 && count(goes) > 0) {
       const Place to = out_at(blocks.offset(goes));
       round.send(ring.next(), place == 0 ? in_at(to.offset) : to, to, count(goes));
@@ -264,7 +264,7 @@ std::unique_ptr<Schedule> make_all_to_all_v(const ScheduleInput& input, int rank
     };
     if (r == 0) {
       const auto [from, to] = exchange(rank);
-      round.copy_before(from, to, cell(input, rank, rank));
+      round.copy_meanwhile(from, to, cell(input, rank, rank));
     }
     const int ahead = wrap(rank + r + 1, input.size), behind = wrap(rank - r - 1, input.size);
     const auto [from, to] = exchange(ahead);

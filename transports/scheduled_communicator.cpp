@@ -192,7 +192,7 @@ void ScheduledCommunicator::prepare_sends(OperationPlan& plan) const {
       plan.flush |= step.message->needs_flush();
     } else {
       const bool local = step.kind == Kind::copy || step.kind == Kind::reduce;
-      plan.flush |= !local && step.kind != Kind::await;
+      plan.flush |= !local && step.kind != Kind::await && step.kind != Kind::post;
     }
   }
 }

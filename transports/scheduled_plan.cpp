@@ -30,6 +30,7 @@ class PlanBuilder {
  private:
   void push(const Round& round) {
     for (const Transfer& transfer : round.sends) send(transfer);
+    meanwhile(round);
     for (const Round::Receive& receive : round.receives) await(receive);
     for (const LocalStep& step : round.after) local(step);
   }
@@ -43,11 +44,19 @@ class PlanBuilder {
     }
     for (const int peer : readers) add({.kind = Kind::offer, .peer = peer});
     for (const Round::Receive& receive : round.receives) fetch(receive.peer);
+    meanwhile(round);
     if (!round.receives.empty()) add({.kind = Kind::flush});
     for (const Round::Receive& receive : round.receives)
       add({.kind = Kind::give_credit, .peer = receive.peer});
     for (const LocalStep& step : round.after) local(step);
     for (const int peer : readers) add({.kind = Kind::take_credit, .peer = peer});
+  }
+
+  /// A message without a credit is posted when it is sent.
+  void meanwhile(const Round& round) {
+    if (round.meanwhile.empty()) return;
+    if (setting_.credits || setting_.fetched_from) add({.kind = Kind::post});
+    for (const LocalStep& step : round.meanwhile) local(step);
   }
 
   void fetch(int peer) {

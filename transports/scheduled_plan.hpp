@@ -25,6 +25,7 @@ struct PlanStep {
     take_credit,  // from peer
     put,          // a -> b of the peer, n bytes; then signal; its place is known to be free
     send,         // likewise, but it may have to wait at the peer until it is awaited
+    post,         // all that was sent is under way: local steps follow
     await,        // n messages from peer
     offer,        // to peer: what it fetches in this round is ready
     fetch,        // a of the peer -> b, n bytes; here after the next flush

@@ -107,6 +107,8 @@ void ScheduledCommunicator::execute_other(const OperationPlan& plan, const PlanS
       return tell(step.peer, kDataChannel);
     case PlanStep::Kind::fetch:
       return fetch(step.peer, step.a, step.b, step.n);
+    case PlanStep::Kind::post:
+      return world_.transport.post();
     case PlanStep::Kind::flush:
       return world_.transport.flush();
     case PlanStep::Kind::copy:
@@ -172,12 +174,13 @@ void ScheduledCommunicator::execute_run_time(const Operation& operation, const c
   const auto peer = [this](int i) { return (rank() + i) % size(); };
   for (int i = size() - 1; i > 0; --i) publish_destination(peer(i), operation);
   const Bytes element = size_of(operation.dtype);
+  for (int i = 1; i < size(); ++i) send_run_time(peer(i), operation, what);
+  world_.transport.post();
   if (const Index own = counts_.send[at(rank())]; own > 0) {
     std::memcpy(operation.out.data + counts_.recv_at[at(rank())] * element,
                 operation.in.data + counts_.send_at[at(rank())] * element,
                 static_cast<std::size_t>(own * element));
   }
-  for (int i = 1; i < size(); ++i) send_run_time(peer(i), operation, what);
   for (int i = size() - 1; i > 0; --i) await(peer(i), 1, what);
 }
 

@@ -63,6 +63,9 @@ class Transport {
   virtual std::unique_ptr<PersistentSend> send_init(Channel channel, Bytes source,
                                                     Bytes destination, Bytes n, bool credited,
                                                     bool last);
+  /// All that was put, signalled, sent or asked for so far is under way, for a caller that now
+  /// works instead of waiting. wait() and flush() see to it by themselves.
+  virtual void post() {}
   /// Returns when this rank's counter of (comm, id, peer) has reached `at_least` (counts never go
   /// back). Throws Error(timed_out) naming peer, host and `what`.
   virtual void wait(Channel channel, std::uint64_t at_least, const char* what) = 0;

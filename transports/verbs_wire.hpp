@@ -27,6 +27,7 @@ class VerbsWire final : public Transport {
                                     Bytes n) override;
   std::unique_ptr<PersistentSend> send_init(Channel channel, Bytes source, Bytes destination,
                                             Bytes n, bool credited, bool last) override;
+  void post() override { post_all(); }
   void wait(Channel channel, std::uint64_t at_least, const char* what) override;
   void flush() override;
   void commit(Bytes used, std::span<const Rank> peers) override;
