@@ -77,28 +77,40 @@ std::vector<Case> sweep_cases(const Options& options, const Pattern& pattern,
   return cases;
 }
 
-// Each transport runs those of the asked-for algorithms that it has; one that no transport has is
-// an error.
+bool has(const TransportInfo& transport, std::string_view algorithm) {
+  return std::ranges::find(transport.algorithms, algorithm) != transport.algorithms.end();
+}
+
+// Each transport runs those of the asked-for algorithms that it has, its own where it has none of
+// them: for comparison.
 std::vector<std::string> algorithms_of(const TransportInfo& transport, const Options& options) {
   std::vector<std::string> result;
-  for (const std::string& name : options.algorithms) {
-    if (std::ranges::find(transport.algorithms, name) != transport.algorithms.end())
-      result.push_back(name);
-  }
+  std::ranges::copy_if(options.algorithms, std::back_inserter(result),
+                       [&](const std::string& name) { return has(transport, name); });
   if (result.empty()) result.emplace_back(transport.algorithms.front());
   return result;
 }
 
-void check_algorithms(const Options& options) {
-  std::vector<std::string_view> known;
-  for (const TransportInfo& transport : transports()) {
+// One that none of the measured transports has is an error.
+void check_algorithms(const Options& options, const std::vector<const TransportInfo*>& measured) {
+  std::vector<std::string_view> known, having;
+  for (const TransportInfo& transport : transports())
     known.insert(known.end(), transport.algorithms.begin(), transport.algorithms.end());
-  }
   for (const std::string& name : options.algorithms) {
-    if (std::ranges::find(known, name) == known.end()) {
+    if (std::ranges::any_of(measured, [&](const auto* transport) { return has(*transport, name); }))
+      continue;
+    for (const TransportInfo& transport : transports())
+      if (has(transport, name)) having.push_back(transport.name);
+    if (having.empty()) {
       fail_usage(
           fmt::format("--algorithm '{}' is unknown; there are {}", name, fmt::join(known, ", ")));
     }
+    std::vector<std::string_view> names;
+    for (const TransportInfo* transport : measured) names.push_back(transport->name);
+    fail_usage(
+        fmt::format("--algorithm '{}' is not one of {}; choose another (--list-transports) "
+                    "or --transport {}",
+                    name, fmt::join(names, ", "), fmt::join(having, ",")));
   }
 }
 
@@ -149,7 +161,7 @@ std::string Plan::options_text(const Case& c) const {
 
 Plan make_plan(const Options& options, const Pattern& pattern, int world,
                const std::vector<const TransportInfo*>& transports) {
-  check_algorithms(options);
+  check_algorithms(options, transports);
   Plan plan{
       &pattern,
       find_model(options.model.empty() ? pattern.default_model : std::string_view(options.model)),

@@ -80,7 +80,7 @@ configure() {
 
 # build_targets programs|all [CMAKE OPTION...]: two starts at once build one after the other.
 build_targets() {
-  local what=$1 targets=() pattern
+  local what=$1 targets=(weft-pairs) pattern
   shift
   if [[ $what == programs ]]; then
     for pattern in "${weft_patterns[@]}"; do targets+=("weft-$pattern"); done

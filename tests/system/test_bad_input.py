@@ -27,6 +27,14 @@ def test_unknown_algorithm(folder):
     refused(mpiexec(2, "row-allreduce", "--algorithm", "rign", *QUICK, "--csv", folder / "r.csv"), "rign", "ring")
 
 
+def test_an_algorithm_that_no_measured_transport_has(folder):
+    """Never its default in place of it, without a word. Beside a transport that has it, the others are measured for comparison."""
+    refused(mpiexec(2, "row-allreduce", "--transport", "mpi", "--algorithm", "ring", *QUICK, "--csv", folder / "r.csv"), "'ring'", "mpi", "shm")
+    result = mpiexec(2, "row-allreduce", "--transport", "mpi,shm", "--algorithm", "ring", *QUICK, "--csv", folder / "both.csv")
+    assert result.code == 0, result
+    assert {(row["transport"], row["algorithm"]) for row in read_rows(folder / "both.csv")} == {("mpi", "default"), ("shm", "ring")}
+
+
 def test_unknown_model(folder):
     refused(mpiexec(2, "tp-allgather", "--model", "gpt9", "--csv", folder / "r.csv"), "gpt9", "gpt2-small")
 
