@@ -207,8 +207,10 @@ def test_the_launcher_and_its_proxy_are_killed(folder):
     def orphan(process):
         ranks = rank_pids(process, "tp-allgather")
         os.kill(victim(process, 1), signal.SIGSTOP)
-        for pid in [process.pid, *(pid for pid in descendants(process.pid) if pid not in ranks and comm(pid).startswith("hydra"))]:
-            os.kill(pid, signal.SIGKILL)
+        launchers = [process.pid, *(pid for pid in descendants(process.pid) if pid not in ranks and comm(pid).startswith("hydra"))]
+        for blow in (signal.SIGSTOP, signal.SIGKILL):   # so that a proxy does not see the launcher die, and kill the ranks before its own turn
+            for pid in launchers:
+                os.kill(pid, blow)
 
     launch.until_failed(orphan)
     wait_for(lambda: status_of(launch.csv)["state"] != "running", 10, "a last word in the status file")
