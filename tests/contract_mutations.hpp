@@ -26,6 +26,9 @@ class MutatedWire : public Transport {
   void wait(Channel channel, std::uint64_t at_least, const char* what) override {
     wire_->wait(channel, at_least, what);
   }
+  std::size_t wait_any(std::span<const Expected> any, const char* what) override {
+    return wire_->wait_any(any, what);
+  }
   std::span<const PostedPart> fetch(Channel channel, Bytes source, Bytes destination,
                                     Bytes n) override {
     return wire_->fetch(channel, source, destination, n);
@@ -70,6 +73,9 @@ class MissingCredit final : public MutatedWire {
   using MutatedWire::MutatedWire;
   void wait(Channel channel, std::uint64_t at_least, const char* what) override {
     if (channel.id != kCreditChannel) MutatedWire::wait(channel, at_least, what);
+  }
+  std::size_t wait_any(std::span<const Expected> any, const char* what) override {
+    return any.front().channel.id == kCreditChannel ? 0 : MutatedWire::wait_any(any, what);
   }
 };
 

@@ -25,6 +25,8 @@ ScheduledCommunicator::ScheduledCommunicator(const ScheduledWorld& world, const 
       credits_(key.ranks.size(), 0),
       peer_control_(key.ranks.size(), -1),
       counts_(static_cast<int>(key.ranks.size())) {
+  expected_.reserve(key.ranks.size());
+  leaves_.reserve(key.ranks.size());
   for (const Rank peer : key.ranks) {
     const bool near = world.hosts[at(peer)] == world.hosts[at(world.rank)];
     networks_.push_back(near ? Network::scale_up : Network::scale_out);

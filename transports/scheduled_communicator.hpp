@@ -75,6 +75,7 @@ class ScheduledCommunicator final : public Communicator {
   void execute(const OperationPlan& plan);
   void execute(const OperationPlan& plan, const PlanStep& step);
   void execute_other(const OperationPlan& plan, const PlanStep& step);
+  void execute_as_ready(const OperationPlan& plan, std::span<const PlanStep> steps);
   void execute_run_time(const Operation& operation, const char* what);
   void publish_destination(int peer, const Operation& operation);
   void send_run_time(int peer, const Operation& operation, const char* what);
@@ -97,6 +98,8 @@ class ScheduledCommunicator final : public Communicator {
   CommId id_ = 0;
   std::vector<Network> networks_;                  // by group index, as are the next two
   std::vector<std::uint64_t> messages_, credits_;  // seen so far of each peer
+  std::vector<Expected> expected_;                 // credits, in a plan's step as_ready,
+  std::vector<const PlanStep*> leaves_;            // and the steps that take them
   std::vector<OperationPlan> plans_;               // by operation id; committed ones only
   const PlanStep* step_ = nullptr;                 // of the plan in progress
   Bytes control_ = -1;                             // own control area; -1: none yet

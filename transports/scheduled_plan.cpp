@@ -29,7 +29,7 @@ class PlanBuilder {
 
  private:
   void push(const Round& round) {
-    for (const Transfer& transfer : round.sends) send(transfer);
+    send(round.sends);
     meanwhile(round);
     for (const Round::Receive& receive : round.receives) await(receive);
     for (const LocalStep& step : round.after) local(step);
@@ -69,6 +69,25 @@ class PlanBuilder {
            .b = place(theirs.to, me_),
            .n = theirs.elements * size_of(plan_.dtype)});
     }
+  }
+
+  /// Peers that have to give a credit first come last, in the order of their credits: one that is
+  /// late holds up nobody else.
+  void send(const std::vector<Transfer>& sends) {
+    std::vector<int> unready;
+    for (const Transfer& t : sends) {
+      const bool seen = std::ranges::find(unready, t.peer) != unready.end();
+      if (setting_.credits && !credited_[static_cast<std::size_t>(t.peer)] && !seen)
+        unready.push_back(t.peer);
+    }
+    for (const Transfer& t : sends)
+      if (std::ranges::find(unready, t.peer) == unready.end()) send(t);
+    const std::size_t at = plan_.steps.size();
+    if (unready.size() > 1) add({.kind = Kind::as_ready});
+    for (const int peer : unready)
+      for (const Transfer& t : sends)
+        if (t.peer == peer) send(t);
+    if (unready.size() > 1) plan_.steps[at].n = static_cast<Bytes>(plan_.steps.size() - at - 1);
   }
 
   void send(const Transfer& t) {

@@ -23,6 +23,8 @@ struct PlanStep {
   enum class Kind : std::uint8_t {
     give_credit,  // to peer
     take_credit,  // from peer
+    as_ready,     // the next n steps: a take_credit and what is put then, again and again; the
+                  // peers whose credit comes first are the first
     put,          // a -> b of the peer, n bytes; then signal; its place is known to be free
     send,         // likewise, but it may have to wait at the peer until it is awaited
     post,         // all that was sent is under way: local steps follow

@@ -121,14 +121,47 @@ void ScheduledCommunicator::execute_other(const OperationPlan& plan, const PlanS
     case PlanStep::Kind::put:
     case PlanStep::Kind::send:
     case PlanStep::Kind::await:
+    case PlanStep::Kind::as_ready:
       return;  // execute() did
   }
 }
 
+void ScheduledCommunicator::execute_as_ready(const OperationPlan& plan,
+                                             std::span<const PlanStep> steps) {
+  expected_.clear();
+  leaves_.clear();
+  for (const PlanStep& step : steps) {
+    if (step.kind != PlanStep::Kind::take_credit) continue;
+    expected_.push_back({channel(step.peer, kCreditChannel), credits_[at(step.peer)] + 1});
+    leaves_.push_back(&step);
+  }
+  while (!leaves_.empty()) {
+    const auto first =
+        static_cast<std::ptrdiff_t>(world_.transport.wait_any(expected_, plan.what.c_str()));
+    const PlanStep* step = leaves_[static_cast<std::size_t>(first)];
+    ++credits_[at(step->peer)];
+    for (++step; step != steps.data() + steps.size(); ++step) {
+      if (step->kind == PlanStep::Kind::take_credit) break;
+      step_ = step;
+      execute(plan, *step);
+    }
+    world_.transport.post();
+    expected_.erase(expected_.begin() + first);
+    leaves_.erase(leaves_.begin() + first);
+    if (!leaves_.empty()) step_ = leaves_.front();
+  }
+}
+
 void ScheduledCommunicator::execute(const OperationPlan& plan) {
-  for (const PlanStep& step : plan.steps) {
-    step_ = &step;
-    execute(plan, step);
+  for (auto step = plan.steps.begin(); step != plan.steps.end(); ++step) {
+    step_ = &*step;
+    if (step->kind == PlanStep::Kind::as_ready) {
+      const auto n = static_cast<std::size_t>(step->n);
+      execute_as_ready(plan, std::span(&*step + 1, n));
+      step += step->n;
+    } else {
+      execute(plan, *step);
+    }
   }
   step_ = nullptr;
 }

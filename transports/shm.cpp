@@ -57,13 +57,22 @@ class ShmTransport final : public Transport {
   }
 
   void wait(Channel channel, std::uint64_t at_least, const char* what) override {
-    const LineFlag& mine = counter(peers_.rank(), index(channel, channel.peer));
+    const Expected only{channel, at_least};
+    wait_any(std::span(&only, 1), what);
+  }
+
+  std::size_t wait_any(std::span<const Expected> any, const char* what) override {
     Patience patience(policy_);
-    while (!mine.reached(at_least)) {
-      if (!patience.pause()) {
-        fail_missing(peers_, policy_, channel.peer,
-                     channel.id == kCreditChannel ? "the ready credit" : "data", what);
+    for (;;) {
+      for (std::size_t i = 0; i < any.size(); ++i) {
+        const Channel& channel = any[i].channel;
+        const LineFlag& mine = counter(peers_.rank(), index(channel, channel.peer));
+        if (mine.reached(any[i].at_least)) return i;
       }
+      if (patience.pause()) continue;
+      const Channel& first = any.front().channel;
+      fail_missing(peers_, policy_, first.peer,
+                   first.id == kCreditChannel ? "the ready credit" : "data", what);
     }
   }
 

@@ -25,6 +25,12 @@ inline constexpr std::uint16_t kDataChannel = 0;
 inline constexpr std::uint16_t kCreditChannel = 1;
 inline constexpr std::uint16_t kChannelsPerComm = 2;
 
+/// That this rank's counter of a channel reaches a number.
+struct Expected {
+  Channel channel;
+  std::uint64_t at_least = 0;
+};
+
 /// A part of a message as it was posted.
 struct PostedPart {
   std::uint16_t channel = 0;  // verbs: index of the queue pair
@@ -69,6 +75,9 @@ class Transport {
   /// Returns when this rank's counter of (comm, id, peer) has reached `at_least` (counts never go
   /// back). Throws Error(timed_out) naming peer, host and `what`.
   virtual void wait(Channel channel, std::uint64_t at_least, const char* what) = 0;
+  /// Returns when one of them has come: its index, the first if several have. Throws like wait(),
+  /// naming the first of all.
+  virtual std::size_t wait_any(std::span<const Expected> any, const char* what) = 0;
   /// The other way round: copies n bytes of the peer's arena at `source` to this rank's at
   /// `destination`. A signal must have told that they are there; they are here after flush().
   /// Returns what was asked for, like send().

@@ -132,6 +132,13 @@ inline void VerbsWire::take_immediate(Rank peer, std::uint32_t bits) {
   unload(peer, part.slot);
 }
 
+[[gnu::always_inline]] inline bool VerbsWire::has_come(const Channel& channel, Arrivals& arrived,
+                                                       std::uint64_t at_least) {
+  if (polls_memory()) poll_slots(channel.peer);
+  if (arrived.next_is_whole()) deliver(channel.peer, arrived, at_least);
+  return arrived.count() >= at_least;
+}
+
 [[gnu::hot]] void VerbsWire::wait(Channel channel, std::uint64_t at_least, const char* what) {
   doing_ = what;
   post_all();
@@ -142,14 +149,25 @@ inline void VerbsWire::take_immediate(Rank peer, std::uint32_t bits) {
                 at_least};
   }
   await(
-      channel.peer,
-      [&] {
-        if (polls_memory()) poll_slots(channel.peer);
-        if (arrived.next_is_whole()) deliver(channel.peer, arrived, at_least);
-        return arrived.count() >= at_least;
-      },
+      channel.peer, [&] { return has_come(channel, arrived, at_least); },
       [&] { return channel.id == kCreditChannel ? "the ready credit" : "data"; });
   awaited_.peer = -1;
+}
+
+std::size_t VerbsWire::wait_any(std::span<const Expected> any, const char* what) {
+  doing_ = what;
+  std::size_t found = 0;
+  const auto one_has_come = [&] {
+    for (found = 0; found < any.size(); ++found) {
+      const Channel& channel = any[found].channel;
+      if (has_come(channel, arrivals(channel), any[found].at_least)) return true;
+    }
+    return false;
+  };
+  const Channel& first = any.front().channel;
+  await(first.peer, one_has_come,
+        [&] { return first.id == kCreditChannel ? "the ready credit" : "data"; });
+  return found;
 }
 
 /// No message is passed on before somebody waits for it: only then is its place free.

@@ -29,6 +29,7 @@ class VerbsWire final : public Transport {
                                             Bytes n, bool credited, bool last) override;
   void post() override { post_all(); }
   void wait(Channel channel, std::uint64_t at_least, const char* what) override;
+  std::size_t wait_any(std::span<const Expected> any, const char* what) override;
   void flush() override;
   void commit(Bytes used, std::span<const Rank> peers) override;
   CommId max_comms() const override { return Immediate::kComms; }
@@ -160,6 +161,7 @@ class VerbsWire final : public Transport {
   }
   void pass_awaited();
   void deliver(Rank peer, Arrivals& arrivals, std::uint64_t at_least);
+  bool has_come(const Channel& channel, Arrivals& arrived, std::uint64_t at_least);
   void unload(Rank peer, int slot);
   /// From that slot of the ring, which ends there, to where it belongs.
   void unload(Rank peer, SlotRing ring, std::uint32_t slot, const std::byte* end,
