@@ -119,7 +119,8 @@ class Race {
   std::vector<double> samples_, skews_;  // of this attempt; late ones are NaN
   double period_us_ = 0;                 // wall time from start to start
   double first_us_ = 0, zero_us_ = 0, spent_us_ = 0;
-  int done_ = 0, attempt_began_ = 0, attempts_ = 0;
+  std::int64_t done_ = 0, attempt_began_ = 0;
+  int attempts_ = 0;
 };
 
 Block Race::run_block(int iterations) {
@@ -167,7 +168,7 @@ void Race::keep_raw(const Block& block) {
   for (std::size_t rank = 0; rank < block.size(); ++rank) {
     for (std::size_t i = 0; i < block[rank].size(); ++i) {
       const Timing& t = block[rank][i];
-      const int iteration = done_ + static_cast<int>(i);
+      const std::int64_t iteration = done_ + static_cast<std::int64_t>(i);
       if (!stride_.keeps(iteration - attempt_began_)) continue;
       raw_.push_back({iteration, static_cast<Rank>(rank), t.start_us - zero_us_,
                       t.end_us - zero_us_, t.late == 0, attempts_});
@@ -186,12 +187,12 @@ void Race::thin() {
 void Race::take_samples(const Block& block) {
   const std::vector<double> samples = slowest(block), skews = start_skews(block);
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    if (!stride_.keeps(done_ - attempt_began_ + static_cast<int>(i))) continue;
+    if (!stride_.keeps(done_ - attempt_began_ + static_cast<std::int64_t>(i))) continue;
     samples_.push_back(samples[i]);
     skews_.push_back(skews[i]);
   }
   if (context_.bootstrap.rank() == 0) keep_raw(block);
-  done_ += static_cast<int>(samples.size());
+  done_ += static_cast<std::int64_t>(samples.size());
   spent_us_ += wall_us(block);
   period_us_ = wall_us(block) / static_cast<double>(samples.size());
 }

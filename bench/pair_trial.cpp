@@ -154,7 +154,7 @@ void PairTrial::time(PairTest test, Rank peer, PairResult& result) {
   const int warm_up = std::max(1, block_size(duration(first), rule_, 0) / 4);
   double period_us = duration(run_block(test, peer, warm_up)) / warm_up, spent_us = 0;
   SampleStride stride;
-  int done = 0;
+  std::int64_t done = 0;
   std::vector<double> samples;
   while (result.stop_reason.empty()) {
     const int size = block_size(period_us, rule_, spent_us);

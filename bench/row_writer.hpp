@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -53,7 +54,7 @@ class RowWriter {
   /// One line a sample and rank: launch_id, cell_id, iteration, rank, start_us, end_us, valid,
   /// attempt.
   struct Sample {
-    int iteration = 0;
+    std::int64_t iteration = 0;
     Rank rank = 0;
     double start_us = 0, end_us = 0;
     bool valid = true;

@@ -98,7 +98,7 @@ TEST(Measure, TheLeastTimeIsKeptWithBoundedSamples) {
     EXPECT_EQ(m.stop_reason, "precision");
     EXPECT_LE(m.summary.n, 2 * 64 + 500);  // a block of at most 500 beyond what is kept
     if (bootstrap.rank() != 0) return;
-    std::vector<int> iterations;
+    std::vector<std::int64_t> iterations;
     double last_us = 0;
     for (const auto& sample : m.raw) {
       if (sample.attempt != m.attempts) continue;
@@ -106,7 +106,7 @@ TEST(Measure, TheLeastTimeIsKeptWithBoundedSamples) {
       if (sample.rank == 0) iterations.push_back(sample.iteration);
     }
     ASSERT_GT(iterations.size(), 8u);
-    const int stride = iterations[1] - iterations[0];
+    const std::int64_t stride = iterations[1] - iterations[0];
     EXPECT_GT(stride, 1);
     EXPECT_EQ(stride & (stride - 1), 0) << stride;
     for (std::size_t i = 1; i < iterations.size(); ++i) {
